@@ -1,0 +1,181 @@
+"""The public names, in the order of the pipeline; each is imported when it is first asked for.
+
+`import armillary as am` is instant: the room of a name, and the heavy library behind it, is entered at first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+# The one table: name -> where it lives. The order is the pipeline's: a decoder, documents, conditions, states; what is
+# asked of them, after which preparation; what may be claimed of the answers; the study, its record; what can go wrong.
+_PUBLIC = {
+    "load_decoder": "armillary.models.decoder",
+    "decoder_from_model": "armillary.models.decoder",
+    "prove": "armillary.models.decoder",
+    "Decoder": "armillary.models.decoder",
+    "DecoderFacts": "armillary.models.decoder",
+    "Promise": "armillary.models.decoder",
+    "Family": "armillary.models.families",
+    "FAMILIES": "armillary.models.families",
+    "Documents": "armillary.models.documents",
+    "Trained": "armillary.models.conditions",
+    "Initial": "armillary.models.conditions",
+    "Ablated": "armillary.models.conditions",
+    "parse_condition": "armillary.models.conditions",
+    "Tap": "armillary.models.capture",
+    "stream": "armillary.models.capture",
+    "capture": "armillary.models.capture",
+    "Ensemble": "armillary.trajectory",
+    "sphere": "armillary.sphere",
+    "Preparation": "armillary.observables.declaration",
+    "Observable": "armillary.observables.declaration",
+    "Measurement": "armillary.observables.declaration",
+    "observable": "armillary.observables.declaration",
+    "Cloud": "armillary.observables.cloud",
+    "Calibration": "armillary.observables.cloud",
+    "overlaps": "armillary.observables.alignment",
+    "overlap_histogram": "armillary.observables.alignment",
+    "mean_overlap": "armillary.observables.alignment",
+    "smallest_overlap": "armillary.observables.alignment",
+    "mean_direction": "armillary.observables.alignment",
+    "squared_mean_direction": "armillary.observables.alignment",
+    "exponential_overlap": "armillary.observables.alignment",
+    "participation_rank": "armillary.observables.rank",
+    "algebraic_rank": "armillary.observables.rank",
+    "entropy_rank": "armillary.observables.rank",
+    "squared_entropy_rank": "armillary.observables.rank",
+    "stable_rank": "armillary.observables.rank",
+    "nuclear_over_spectral": "armillary.observables.rank",
+    "rank_ceiling": "armillary.observables.rank",
+    "isotropic_participation_rank": "armillary.observables.rank",
+    "AngularDistance": "armillary.observables.clustering",
+    "ChordalDistance": "armillary.observables.clustering",
+    "Connected": "armillary.observables.clustering",
+    "Grouping": "armillary.observables.clustering",
+    "cluster_count": "armillary.observables.clustering",
+    "clustering_order_parameter": "armillary.observables.clustering",
+    "group_labels": "armillary.observables.clustering",
+    "cluster_sweep": "armillary.observables.clustering",
+    "stream_norm_mean": "armillary.observables.drift",
+    "stream_norm_spread": "armillary.observables.drift",
+    "stream_norm_median": "armillary.observables.drift",
+    "stream_norm_first": "armillary.observables.drift",
+    "zero_rows": "armillary.observables.drift",
+    "massive_tokens": "armillary.observables.drift",
+    "sublayer_update": "armillary.observables.drift",
+    "Transformation": "armillary.invariance",
+    "Orthogonal": "armillary.invariance",
+    "GeneralLinear": "armillary.invariance",
+    "DiagonalGain": "armillary.invariance",
+    "Estimate": "armillary.estimates",
+    "Intervals": "armillary.estimates",
+    "Sample": "armillary.estimates",
+    "estimate": "armillary.estimates",
+    "contrast": "armillary.estimates",
+    "intervals": "armillary.estimates",
+    "Record": "armillary.record",
+    "Plan": "armillary.studies.plan",
+    "Laboratory": "armillary.studies.laboratory",
+    "ArmillaryError": "armillary.errors",
+    "ArgumentError": "armillary.errors",
+    "UnsoundError": "armillary.errors",
+    "UnsupportedModelError": "armillary.errors",
+    "NumericalError": "armillary.errors",
+    "CheckMissed": "armillary.errors",
+}
+
+if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_house.py holds the two equal
+    from armillary import sphere as sphere
+    from armillary.errors import ArgumentError as ArgumentError
+    from armillary.errors import ArmillaryError as ArmillaryError
+    from armillary.errors import CheckMissed as CheckMissed
+    from armillary.errors import NumericalError as NumericalError
+    from armillary.errors import UnsoundError as UnsoundError
+    from armillary.errors import UnsupportedModelError as UnsupportedModelError
+    from armillary.estimates import Estimate as Estimate
+    from armillary.estimates import Intervals as Intervals
+    from armillary.estimates import Sample as Sample
+    from armillary.estimates import contrast as contrast
+    from armillary.estimates import estimate as estimate
+    from armillary.estimates import intervals as intervals
+    from armillary.invariance import DiagonalGain as DiagonalGain
+    from armillary.invariance import GeneralLinear as GeneralLinear
+    from armillary.invariance import Orthogonal as Orthogonal
+    from armillary.invariance import Transformation as Transformation
+    from armillary.models.capture import Tap as Tap
+    from armillary.models.capture import capture as capture
+    from armillary.models.capture import stream as stream
+    from armillary.models.conditions import Ablated as Ablated
+    from armillary.models.conditions import Initial as Initial
+    from armillary.models.conditions import Trained as Trained
+    from armillary.models.conditions import parse_condition as parse_condition
+    from armillary.models.decoder import Decoder as Decoder
+    from armillary.models.decoder import DecoderFacts as DecoderFacts
+    from armillary.models.decoder import Promise as Promise
+    from armillary.models.decoder import decoder_from_model as decoder_from_model
+    from armillary.models.decoder import load_decoder as load_decoder
+    from armillary.models.decoder import prove as prove
+    from armillary.models.documents import Documents as Documents
+    from armillary.models.families import FAMILIES as FAMILIES
+    from armillary.models.families import Family as Family
+    from armillary.observables.alignment import exponential_overlap as exponential_overlap
+    from armillary.observables.alignment import mean_direction as mean_direction
+    from armillary.observables.alignment import mean_overlap as mean_overlap
+    from armillary.observables.alignment import overlap_histogram as overlap_histogram
+    from armillary.observables.alignment import overlaps as overlaps
+    from armillary.observables.alignment import smallest_overlap as smallest_overlap
+    from armillary.observables.alignment import squared_mean_direction as squared_mean_direction
+    from armillary.observables.cloud import Calibration as Calibration
+    from armillary.observables.cloud import Cloud as Cloud
+    from armillary.observables.clustering import AngularDistance as AngularDistance
+    from armillary.observables.clustering import ChordalDistance as ChordalDistance
+    from armillary.observables.clustering import Connected as Connected
+    from armillary.observables.clustering import Grouping as Grouping
+    from armillary.observables.clustering import cluster_count as cluster_count
+    from armillary.observables.clustering import cluster_sweep as cluster_sweep
+    from armillary.observables.clustering import clustering_order_parameter as clustering_order_parameter
+    from armillary.observables.clustering import group_labels as group_labels
+    from armillary.observables.declaration import Measurement as Measurement
+    from armillary.observables.declaration import Observable as Observable
+    from armillary.observables.declaration import Preparation as Preparation
+    from armillary.observables.declaration import observable as observable
+    from armillary.observables.drift import massive_tokens as massive_tokens
+    from armillary.observables.drift import stream_norm_first as stream_norm_first
+    from armillary.observables.drift import stream_norm_mean as stream_norm_mean
+    from armillary.observables.drift import stream_norm_median as stream_norm_median
+    from armillary.observables.drift import stream_norm_spread as stream_norm_spread
+    from armillary.observables.drift import sublayer_update as sublayer_update
+    from armillary.observables.drift import zero_rows as zero_rows
+    from armillary.observables.rank import algebraic_rank as algebraic_rank
+    from armillary.observables.rank import entropy_rank as entropy_rank
+    from armillary.observables.rank import isotropic_participation_rank as isotropic_participation_rank
+    from armillary.observables.rank import nuclear_over_spectral as nuclear_over_spectral
+    from armillary.observables.rank import participation_rank as participation_rank
+    from armillary.observables.rank import rank_ceiling as rank_ceiling
+    from armillary.observables.rank import squared_entropy_rank as squared_entropy_rank
+    from armillary.observables.rank import stable_rank as stable_rank
+    from armillary.record import Record as Record
+    from armillary.studies.laboratory import Laboratory as Laboratory
+    from armillary.studies.plan import Plan as Plan
+    from armillary.trajectory import Ensemble as Ensemble
+
+__all__ = list(_PUBLIC)
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("armillary")
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'armillary' has no attribute '{name}'")
+    module = import_module(_PUBLIC[name])
+    value = module if module.__name__ == f"armillary.{name}" else getattr(module, name)
+    globals()[name] = value  # the next use finds it without asking
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC, "__version__"})

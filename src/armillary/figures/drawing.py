@@ -1,0 +1,204 @@
+"""What a figure is made of: curves in panels, panels in views; page and print draw the same declaration.
+
+A figure function never plots. It returns a `Drawing`: plain data that the page turns into an explorable plot and the
+printer into PDF, SVG and PNG. So both always show the same numbers, and a new figure is one function.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from armillary.errors import ArgumentError
+
+__all__ = ["Axis", "Control", "Curve", "Drawing", "Panel", "Rule", "Style", "View"]
+
+SHORTEST_ALT = 40
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a curve looks: color, dash and marker each tell it apart alone.
+
+    Args:
+        color: `#rrggbb`.
+        dash: "solid", "dash", "dot", "dashdot", "longdash" or "longdashdot".
+        marker: "circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star" or "none".
+        width: line width in points.
+    """
+
+    color: str = "#222222"
+    dash: str = "solid"
+    marker: str = "none"
+    width: float = 1.6
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line, one row of dots or one stepped outline, with its interval where it has one.
+
+    Args:
+        name: what the legend says.
+        x: positions; strings on an axis of names.
+        y: values; NaN is *undefined* and leaves a gap.
+        low: lower interval ends, as long as `y`, or empty.
+        high: upper interval ends, as long as `y`, or empty.
+        style: how it looks.
+        shape: "line", "dots" (interval as a bar; horizontal where the y axis has names) or "steps".
+    """
+
+    name: str
+    x: tuple[float | str, ...]
+    y: tuple[float | str, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    style: Style = field(default_factory=Style)
+    shape: Literal["line", "dots", "steps"] = "line"
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.x), len(self.y)} | ({len(self.low), len(self.high)} if self.low or self.high else set())
+        if len(lengths) != 1:
+            raise ArgumentError(
+                f"Argument `y` must be as long as `x` and the interval ends, but the curve {self.name!r} has "
+                f"{len(self.x)}, {len(self.y)}, {len(self.low)} and {len(self.high)} points. Cut them to one length."
+            )
+
+    @property
+    def drawn(self) -> bool:
+        """Whether anything of it is defined."""
+        values = self.x if self.y and isinstance(self.y[0], str) else self.y
+        return any(isinstance(value, (int, float)) and math.isfinite(value) for value in values)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A reference line across a panel: horizontal at `y` or vertical at `x`, named in words."""
+
+    name: str
+    y: float | None = None
+    x: float | None = None
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis: its label, scale, and the ticks that have names.
+
+    Args:
+        label: quantity and unit.
+        scale: "linear", "log" or "names".
+        ticks: (position, text) pairs; empty lets the renderer choose.
+        limits: (low, high) in data units, or None.
+    """
+
+    label: str
+    scale: Literal["linear", "log", "names"] = "linear"
+    ticks: tuple[tuple[float, str], ...] = ()
+    limits: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes with its curves and reference lines; `note` (the preparation, say) stands below the title."""
+
+    title: str
+    x: Axis
+    y: Axis
+    curves: tuple[Curve, ...]
+    rules: tuple[Rule, ...] = ()
+    note: str = ""
+
+    @property
+    def drawn(self) -> bool:
+        """Whether any curve in it is defined anywhere."""
+        return any(curve.drawn for curve in self.curves)
+
+
+@dataclass(frozen=True)
+class View:
+    """The panels that are seen together for one setting of a drawing's controls."""
+
+    choice: tuple[str, ...]
+    panels: tuple[Panel, ...]
+
+
+@dataclass(frozen=True)
+class Control:
+    """What a reader can turn: a slider (ordered options) or a choice (a few named ones).
+
+    Args:
+        name: what is chosen, in a word ("layer").
+        options: every setting, in order.
+        kind: "slider" or "choice".
+        start: the setting a page opens with.
+    """
+
+    name: str
+    options: tuple[str, ...]
+    kind: Literal["slider", "choice"]
+    start: str
+
+    def __post_init__(self) -> None:
+        if self.start not in self.options:
+            raise ArgumentError(
+                f"Argument `start` must be one of {list(self.options)}, but {self.start!r} came. Start with an option."
+            )
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A whole figure as data.
+
+    Args:
+        name: file name and anchor.
+        title: a short noun phrase.
+        caption: what is drawn, with preparation, tokens and definitions named.
+        alt: the same for somebody who cannot see it, with what the curves do; required.
+        views: one for each combination of the controls' options; one view where there are no controls.
+        controls: what the reader can turn.
+        columns: panels in a row.
+        printed: the choices that go into print; empty prints the starting view.
+        height: panel height relative to its width.
+    """
+
+    name: str
+    title: str
+    caption: str
+    alt: str
+    views: tuple[View, ...]
+    controls: tuple[Control, ...] = ()
+    columns: int = 2
+    printed: tuple[tuple[str, ...], ...] = ()
+    height: float = 0.72
+
+    def __post_init__(self) -> None:
+        if len(self.alt.strip()) < SHORTEST_ALT:
+            raise ArgumentError(
+                f"Argument `alt` must say in words what the figure {self.name!r} shows (at least {SHORTEST_ALT} "
+                f"characters), but {self.alt!r} came. Describe the axes and what the curves do."
+            )
+        expected = set(itertools.product(*(control.options for control in self.controls)))
+        if {view.choice for view in self.views} != expected or len(self.views) != len(expected):
+            raise ArgumentError(
+                f"Argument `views` must hold one view for each of the {len(expected)} settings of the controls of "
+                f"{self.name!r}, but {len(self.views)} came. Declare each combination once."
+            )
+
+    @property
+    def opening(self) -> View:
+        """The view a page opens with."""
+        return self.view(tuple(control.start for control in self.controls))
+
+    def view(self, choice: tuple[str, ...]) -> View:
+        """The view of one setting of the controls."""
+        return next(view for view in self.views if view.choice == choice)
+
+    def panels_in_print(self) -> Iterator[tuple[tuple[str, ...], Panel]]:
+        """The panels that are printed, each with the choice it belongs to."""
+        choices: Sequence[tuple[str, ...]] = self.printed or (self.opening.choice,)
+        for choice in choices:
+            for panel in self.view(choice).panels:
+                if panel.drawn:
+                    yield choice, panel

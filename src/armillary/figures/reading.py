@@ -1,0 +1,249 @@
+"""Curves read from a record: per-document values in, value and document-bootstrap interval out.
+
+Nothing is measured here. A reading selects stored numbers by their labels and asks `estimates` for intervals over
+documents; what the record lacks is None, and what is undefined stays NaN.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armillary.figures.drawing import Axis, Curve, Style
+from armillary.figures.palette import condition_label, condition_style
+
+if TYPE_CHECKING:
+    from armillary.record import Record
+
+__all__ = ["Band", "Reading", "found"]
+
+Numbers = NDArray[np.float64]
+
+DEFAULT_TOKENS = "without_first"
+
+
+def found(tree: Any, name: str, otherwise: Any = None) -> Any:
+    """The value under `name` in nested mappings, the one nearest the top; `otherwise` if there is none."""
+    level = [tree]
+    while level:
+        for node in level:
+            if isinstance(node, Mapping) and name in node:
+                return node[name]
+        level = [child for node in level if isinstance(node, Mapping) for child in node.values()]
+    return otherwise
+
+
+@dataclass(frozen=True)
+class Band:
+    """Values with intervals along one labeled axis; NaN where undefined."""
+
+    x: tuple[float | str, ...]
+    value: Numbers
+    low: Numbers
+    high: Numbers
+    members: NDArray[np.int64]
+
+    def at(self, x: float | str) -> tuple[float, float, float, int]:
+        """Value, low, high and number of documents at one position; NaN and 0 where it was not measured."""
+        if x not in self.x:
+            return math.nan, math.nan, math.nan, 0
+        place = self.x.index(x)
+        return float(self.value[place]), float(self.low[place]), float(self.high[place]), int(self.members[place])
+
+
+class Reading:
+    """A record as a figure sees it: conditions, layers, and bands of any stored variable.
+
+    Args:
+        record: an opened record; only its dataset, study, provenance and hash are read.
+    """
+
+    def __init__(self, record: Record) -> None:
+        self.dataset = record.dataset
+        self.study = record.study
+        self.provenance = record.provenance
+        self.level = float(found(self.study, "level", 0.95))
+        self.resamples = int(found(self.study, "resamples", 2000))
+        self.seed = int(found(self.study, "seed", 0))
+        self.digest = str(getattr(record, "measurements_hash", "not recorded"))
+        self._bands: dict[tuple[Any, ...], Band | None] = {}
+
+    @classmethod
+    def of(cls, source: Record | Reading) -> Reading:
+        """A reading of a record; a reading is handed on as it is, so page and print share its intervals."""
+        return source if isinstance(source, cls) else cls(source)  # type: ignore[arg-type]
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Names of the conditions, in the record's order."""
+        return tuple(str(name) for name in self.dataset["condition"].values)
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Measured layers; 0 is the embedding."""
+        return tuple(int(layer) for layer in self.dataset["layer"].values)
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """Titles of the documents."""
+        return tuple(str(title) for title in self.dataset["document"].values)
+
+    def label(self, condition: str) -> str:
+        """The condition in words."""
+        return condition_label(condition)
+
+    def style(self, condition: str) -> Style:
+        """The condition's look."""
+        return condition_style(condition, self.conditions)
+
+    def options(self, coordinate: str) -> tuple[str, ...]:
+        """The labels of a coordinate, in order; empty where the record has none."""
+        if coordinate not in self.dataset.coords:
+            return ()
+        return tuple(str(value) for value in self.dataset[coordinate].values)
+
+    def attribute(self, variable: str, name: str, otherwise: str = "") -> str:
+        """An attribute of a variable as text."""
+        return str(self.dataset[variable].attrs.get(name, otherwise)) if variable in self.dataset else otherwise
+
+    def measured(self, variable: str, tap: str, tokens: str, preparation: str) -> bool:
+        """Whether the record says that a combination was asked for; a missing number there is undefined."""
+        if variable not in self.dataset:
+            return False
+        asked = self.dataset[variable].attrs.get("measured")
+        if asked is None:
+            return (
+                self.values(variable, condition=self.conditions[0], tap=tap, tokens=tokens, preparation=preparation)
+                is not None
+            )
+        return [tap, tokens, preparation] in (json.loads(asked) if isinstance(asked, str) else asked)
+
+    def values(self, variable: str, along: str | None = "layer", **labels: Any) -> Numbers | None:
+        """Stored values [document, along] (or [document]) at the given labels; None where the record has none.
+
+        Args:
+            variable: name in the dataset.
+            along: the axis that is kept beside documents, or None.
+            labels: a label for every other dimension; those the variable lacks are ignored.
+        """
+        if variable not in self.dataset:
+            return None
+        array = self.dataset[variable]
+        chosen = {name: label for name, label in labels.items() if name in array.dims}
+        for name, label in chosen.items():
+            if name in array.coords and label not in array[name].values:
+                return None
+        array = array.sel(chosen)
+        kept = ("document",) if along is None else ("document", along)
+        if set(array.dims) != set(kept):
+            return None
+        return np.asarray(array.transpose(*kept).values, dtype=np.float64)
+
+    def band(self, variable: str, along: str = "layer", **labels: Any) -> Band | None:
+        """Value and interval along an axis; None where the record has nothing defined there."""
+        key = (variable, along, *sorted(labels.items()))
+        if key not in self._bands:
+            together = (
+                labels if labels.get("condition") not in self.conditions else {**labels, "condition": self.conditions}
+            )
+            self._read(variable, along, together)
+        return self._bands.get(key)
+
+    def contrast(self, variable: str, first: str, second: str, along: str = "layer", **labels: Any) -> Band | None:
+        """Paired difference, condition `first` minus condition `second`, document by document, along an axis."""
+        key = (variable, first, second, along, *sorted(labels.items()))
+        if key not in self._bands:
+            one = self.values(variable, along, condition=first, **labels)
+            other = self.values(variable, along, condition=second, **labels)
+            if one is None or other is None:
+                self._bands[key] = None
+            else:
+                self._bands[key] = self.summary(one - other, self._positions(along))
+        return self._bands[key]
+
+    def one(self, variable: str, **labels: Any) -> tuple[float, float, float, int]:
+        """Value, low, high and number of documents of a variable that has only documents left."""
+        values = self.values(variable, None, **labels)
+        if values is None:
+            return math.nan, math.nan, math.nan, 0
+        band = self.summary(values[:, None], (0,))
+        return (math.nan, math.nan, math.nan, 0) if band is None else band.at(0)
+
+    def summary(self, values: Numbers, x: tuple[float | str, ...]) -> Band | None:
+        """A band of values [document, x]; None where nothing is defined. One document leaves the interval undefined."""
+        from armillary.estimates import intervals
+
+        defined = np.isfinite(values).any(axis=0)
+        if not defined.any():
+            return None
+        value, low, high = (np.full(len(x), np.nan) for _ in range(3))
+        members = np.isfinite(values).sum(axis=0)
+        if values.shape[0] < 2:
+            value[defined] = values[0, defined]
+        else:
+            result = intervals(values[:, defined], level=self.level, resamples=self.resamples, seed=self.seed)
+            value[defined], low[defined], high[defined] = result.value, result.low, result.high
+        return Band(x, value, low, high, members)
+
+    def curve(self, name: str, style: Style, variable: str, along: str = "layer", **labels: Any) -> Curve | None:
+        """A band as a line; None where there is nothing to draw."""
+        return curve_of(self.band(variable, along, **labels), name, style)
+
+    def by_condition(self, variable: str, along: str = "layer", **labels: Any) -> tuple[Curve, ...]:
+        """One line for each condition that has the variable at these labels."""
+        curves = (
+            self.curve(self.label(name), self.style(name), variable, along, condition=name, **labels)
+            for name in self.conditions
+        )
+        return tuple(curve for curve in curves if curve is not None)
+
+    def depth_axis(self, last: str = "") -> Axis:
+        """The layer axis, from "embed" to the last block (which `last` may name otherwise)."""
+        layers = self.layers
+        top = layers[-1]
+        step = 1 if top <= 8 else 2 if top <= 16 else 5 if top <= 40 else 10
+        shown = [layer for layer in layers if layer % step == 0] if len(layers) > 8 else list(layers)
+        if top not in shown:
+            shown = [layer for layer in shown if top - layer >= step / 2] + [top]
+        names = {0: "embed"} | ({top: last} if last else {})
+        return Axis("layer", ticks=tuple((float(layer), names.get(layer, str(layer))) for layer in shown))
+
+    def _read(self, variable: str, along: str, labels: dict[str, Any]) -> None:
+        """Read a band; where `labels` names several conditions, all of them with one call for their intervals."""
+        several = labels.get("condition")
+        conditions = several if isinstance(several, tuple) else (several,)
+        x = self._positions(along)
+        blocks = {
+            name: values
+            for name in conditions
+            if (values := self.values(variable, along, **{**labels, **({} if name is None else {"condition": name})}))
+            is not None
+        }
+        whole = self.summary(np.concatenate(list(blocks.values()), axis=1), x * len(blocks)) if blocks else None
+        for place, name in enumerate(blocks):
+            part = slice(place * len(x), (place + 1) * len(x))
+            key = (variable, along, *sorted({**labels, **({} if name is None else {"condition": name})}.items()))
+            if whole is None or not whole.members[part].any():
+                self._bands[key] = None
+            else:
+                self._bands[key] = Band(x, whole.value[part], whole.low[part], whole.high[part], whole.members[part])
+
+    def _positions(self, along: str) -> tuple[float | str, ...]:
+        if along not in self.dataset.coords:
+            return tuple(range(self.dataset.sizes[along]))
+        return tuple(
+            item if isinstance(item, (int, float)) else str(item) for item in self.dataset[along].values.tolist()
+        )
+
+
+def curve_of(band: Band | None, name: str, style: Style) -> Curve | None:
+    """A band as a line, or None."""
+    if band is None:
+        return None
+    return Curve(name, band.x, tuple(band.value.tolist()), tuple(band.low.tolist()), tuple(band.high.tolist()), style)

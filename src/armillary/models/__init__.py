@@ -1,0 +1,1 @@
+"""Trained decoders: loaded, proved, captured and put into conditions."""

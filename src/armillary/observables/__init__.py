@@ -1,0 +1,1 @@
+"""Numbers of a configuration: a tensor `tokens dim` comes in, and where it came from stays unknown."""

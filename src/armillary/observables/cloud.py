@@ -1,0 +1,253 @@
+"""One configuration as its observables see it: rows, overlaps and spectrum, each computed once and shared.
+
+A laboratory asks some thirty numbers of the same rows. Nearly all of them are functions of the Gram matrix, and the
+Gram matrix of prepared rows follows from the Gram matrix of the rows as given (scaling for "normalize", double
+centering for "center"), so one matrix product serves them all. `Cloud.after` is a tree: two measurements whose
+preparations begin alike share the beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from armillary.errors import ArgumentError
+from armillary.observables.spectrum import eigenvalues
+
+__all__ = ["STEPS", "Calibration", "Cloud"]
+
+STEPS = {
+    "center": "subtract the mean over the tokens of this configuration",
+    "normalize": "divide each row by its Euclidean norm",
+    "remove feature mean": "subtract from each row the mean of its own coordinates (what LayerNorm cannot see)",
+    "corpus mean": "subtract the mean row of the calibration documents",
+    "without rogue coordinates": "set to zero the coordinates named by the calibration documents",
+}
+
+# Below this share of spread left after a subtraction, Gram entries have lost digits: start again from the rows.
+_CANCELLATION = 0.02
+# A spread within this many roundings of the rows' own dtype is rounding, not geometry: undefined.
+_ROUNDINGS = 32
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What was estimated on other documents: the mean row, and the coordinates that carry most of the mean overlap.
+
+    Args:
+        mean: Mean row of the calibration documents, shape `dim`.
+        coordinates: Indices of the rogue coordinates.
+    """
+
+    mean: Tensor
+    coordinates: tuple[int, ...]
+
+    def mapped(self, matrix: Tensor) -> Calibration:
+        """The calibration of rows times `matrix` (`dim dim`): the mean moves along, indices stay."""
+        return Calibration(mean=(self.mean.to(matrix) @ matrix), coordinates=self.coordinates)
+
+
+class Cloud:
+    """Rows of one or many configurations with their overlaps and spectrum.
+
+    Args:
+        rows: Tensor `*batch tokens dim`. Half-precision rows are taken to float32.
+        accumulate: dtype of the overlaps and the spectrum; the dtype of the rows if None. float64 for ranks.
+        calibration: What the steps "corpus mean" and "without rogue coordinates" subtract.
+
+    Raises:
+        ArgumentError: If `rows` is not a floating-point tensor with at least two axes.
+    """
+
+    def __init__(
+        self, rows: Tensor, *, accumulate: torch.dtype | None = None, calibration: Calibration | None = None
+    ) -> None:
+        if not isinstance(rows, Tensor) or rows.ndim < 2 or not rows.is_floating_point():
+            shape = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
+            raise ArgumentError(
+                f"Argument `rows` must be a floating-point tensor `*batch tokens dim`, but it is {shape}. "
+                "Pass token vectors as rows."
+            )
+        self.resolution = torch.finfo(rows.dtype).eps
+        if rows.dtype in (torch.float16, torch.bfloat16):
+            rows = rows.float()
+        if accumulate is not None:
+            rows = rows.to(accumulate)
+        self.calibration = calibration
+        self.centered = False
+        self.tokens, self.dim = rows.shape[-2], rows.shape[-1]
+        self._rows: Callable[[], Tensor] = lambda: rows
+        self._gram: Callable[[], Tensor] = lambda: rows @ rows.mT
+        self._shared: dict[Hashable, Any] = {}
+
+    def _child(self, rows: Callable[[], Tensor], gram: Callable[[], Tensor], *, tokens: int | None = None) -> Cloud:
+        child = object.__new__(Cloud)
+        child.resolution, child.calibration, child.centered = self.resolution, self.calibration, self.centered
+        child.tokens, child.dim = self.tokens if tokens is None else tokens, self.dim
+        child._rows, child._gram, child._shared = rows, gram, {}
+        return child
+
+    def shared(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """The value of `make()`, computed once for this cloud under `key` (groups of one grouping, for example)."""
+        if key not in self._shared:
+            self._shared[key] = make()
+        return self._shared[key]
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """The rows as prepared, `*batch tokens dim`."""
+        return self._rows()
+
+    @cached_property
+    def gram(self) -> Tensor:
+        """Inner products of the rows as prepared, `*batch tokens tokens`."""
+        return self._gram()
+
+    @cached_property
+    def squared_norms(self) -> Tensor:
+        """Diagonal of the Gram matrix, `*batch tokens`."""
+        return self.gram.diagonal(dim1=-2, dim2=-1)
+
+    @cached_property
+    def squared_singular_values(self) -> Tensor:
+        """Eigenvalues of the Gram matrix, descending, `*batch min(tokens,dim)`; rounding below zero becomes zero."""
+        return eigenvalues(self.gram if self.tokens <= self.dim else self.rows.mT @ self.rows)
+
+    @cached_property
+    def singular_values(self) -> Tensor:
+        """Singular values, descending, `*batch min(tokens,dim)`."""
+        return self.squared_singular_values.sqrt()
+
+    def without_tokens(self, first: int) -> Cloud:
+        """The cloud without its first `first` tokens (a view of the same overlaps)."""
+        return self.shared(
+            ("without", first),
+            lambda: self._child(
+                lambda: self.rows[..., first:, :],
+                lambda: self.gram[..., first:, first:],
+                tokens=self.tokens - first,
+            ),
+        )
+
+    def member(self, index: int, tokens: Tensor) -> Cloud:
+        """Configuration `index` of a batch alone, with only the tokens that the boolean `tokens` (`tokens`) names."""
+        chosen = tokens.nonzero().flatten()
+        return self._child(
+            lambda: self.rows[index][chosen],
+            lambda: self.gram[index][chosen][:, chosen],
+            tokens=len(chosen),
+        )
+
+    def prepared(self, steps: tuple[str, ...]) -> Cloud:
+        """The cloud after the named steps, in order."""
+        cloud = self
+        for step in steps:
+            cloud = cloud.after(step)
+        return cloud
+
+    def after(self, step: str) -> Cloud:
+        """The cloud after one step of a preparation; the same object each time it is asked for.
+
+        Raises:
+            ArgumentError: If the step is unknown, or needs a calibration that is not there.
+        """
+        makers = {
+            "center": self._center,
+            "normalize": self._normalize,
+            "remove feature mean": self._remove_feature_mean,
+            "corpus mean": self._remove_corpus_mean,
+            "without rogue coordinates": self._remove_coordinates,
+        }
+        if step not in makers:
+            raise ArgumentError(f"Argument `step` must be one of {', '.join(makers)}, but it is {step!r}. Correct it.")
+        return self.shared(("after", step), makers[step])
+
+    def _normalize(self) -> Cloud:
+        def overlaps() -> Tensor:
+            squares = self.squared_norms
+            inverse = squares.rsqrt()  # a zero row gives 0 * inf = NaN: undefined, and counted elsewhere
+            unit = (self.gram * inverse[..., :, None] * inverse[..., None, :]).clamp_(-1.0, 1.0)
+            unit.diagonal(dim1=-2, dim2=-1).copy_(torch.where(squares > 0, torch.ones_like(squares), torch.nan))
+            return unit
+
+        return self._child(lambda: self.rows / self.rows.norm(dim=-1, keepdim=True), overlaps)
+
+    def _remove_feature_mean(self) -> Cloud:
+        def without(rows: Tensor) -> Tensor:
+            return rows - rows.mean(dim=-1, keepdim=True)
+
+        def gram() -> Tensor:
+            mean = self.rows.mean(dim=-1)
+            return self._resolved(self.gram - self.dim * mean[..., :, None] * mean[..., None, :], without)
+
+        return self._child(lambda: without(self.rows), gram)
+
+    def _center(self) -> Cloud:
+        def centered(rows: Tensor) -> Tensor:
+            return rows - rows.mean(dim=-2, keepdim=True)
+
+        def gram() -> Tensor:
+            row_mean = self.gram.mean(dim=-1)
+            total = row_mean.mean(dim=-1)
+            shifted = self.gram - row_mean[..., :, None] - row_mean[..., None, :] + total[..., None, None]
+            return self._resolved(shifted, centered)
+
+        child = self._child(lambda: centered(self.rows), gram)
+        child.centered = True
+        return child
+
+    def _remove_corpus_mean(self) -> Cloud:
+        mean = self._needs_calibration("corpus mean").mean
+
+        def without(rows: Tensor) -> Tensor:
+            return rows - mean.to(rows)
+
+        def gram() -> Tensor:
+            along = self.rows @ mean.to(self.rows)
+            square = (mean.to(self.rows) ** 2).sum()
+            return self._resolved(self.gram - along[..., :, None] - along[..., None, :] + square, without)
+
+        return self._child(lambda: without(self.rows), gram)
+
+    def _remove_coordinates(self) -> Cloud:
+        index = list(self._needs_calibration("without rogue coordinates").coordinates)
+
+        def without(rows: Tensor) -> Tensor:
+            kept = rows.clone()
+            kept[..., index] = 0.0
+            return kept
+
+        def gram() -> Tensor:
+            removed = self.rows[..., index]
+            return self._resolved(self.gram - removed @ removed.mT, without)
+
+        return self._child(lambda: without(self.rows), gram)
+
+    def _needs_calibration(self, step: str) -> Calibration:
+        if self.calibration is None:
+            raise ArgumentError(
+                f"Argument `step` must not be {step!r} without a calibration, but none was given. "
+                "Pass calibration=Calibration(mean, coordinates), estimated on other documents."
+            )
+        return self.calibration
+
+    def _resolved(self, gram: Tensor, on_rows: Callable[[Tensor], Tensor]) -> Tensor:
+        """`gram` where the subtraction left digits, from float64 rows where it did not, NaN where nothing is left."""
+        left = gram.diagonal(dim1=-2, dim2=-1).sum(-1)
+        before = self.squared_norms.sum(-1)
+        lossy = ~(left > _CANCELLATION * before)
+        if not bool(lossy.any()):
+            return gram
+        exact = on_rows(self.rows.double())
+        again = exact @ exact.mT
+        left = again.diagonal(dim1=-2, dim2=-1).sum(-1)
+        undefined = ~(left > (_ROUNDINGS * self.resolution) ** 2 * before)
+        again = torch.where(undefined[..., None, None], torch.nan, again)
+        return torch.where(lossy[..., None, None], again.to(gram.dtype), gram)

@@ -1,0 +1,104 @@
+"""How far the stream leaves the sphere: row norms, and the radial and tangential part of each sublayer's update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from armillary.observables.declaration import observable
+from armillary.shapes import Configuration, Value
+
+__all__ = [
+    "SublayerUpdate",
+    "massive_tokens",
+    "stream_norm_first",
+    "stream_norm_mean",
+    "stream_norm_median",
+    "stream_norm_spread",
+    "sublayer_update",
+    "zero_rows",
+]
+
+
+_NORMS = "Euclidean norms of the rows of the residual stream"
+
+
+@observable(symbol="mean |x|", source=_NORMS)
+def stream_norm_mean(configuration: Configuration) -> Value:
+    """Mean Euclidean norm of the rows."""
+    return configuration.norm(dim=-1).mean(-1)
+
+
+@observable(symbol="sd |x| / mean |x|", source=_NORMS, undefined="all rows zero")
+def stream_norm_spread(configuration: Configuration) -> Value:
+    """Standard deviation of the row norms over their mean: 0 on a sphere."""
+    norms = configuration.norm(dim=-1)
+    return norms.std(-1, correction=0) / norms.mean(-1)
+
+
+@observable(symbol="median |x|", source=_NORMS)
+def stream_norm_median(configuration: Configuration) -> Value:
+    """Median Euclidean norm of the rows (the lower one of the two middle rows if their number is even)."""
+    return configuration.norm(dim=-1).median(-1).values
+
+
+@observable(symbol="|x_0|", source=_NORMS)
+def stream_norm_first(configuration: Configuration) -> Value:
+    """Euclidean norm of the first row."""
+    return configuration[..., 0, :].norm(dim=-1)
+
+
+@observable(symbol="n_0", source="a zero row has no direction, and no overlap")
+def zero_rows(configuration: Configuration) -> Value:
+    """Number of rows of exactly zero length."""
+    return (configuration == 0).all(-1).sum(-1).to(configuration.dtype)
+
+
+def massive_tokens(norms: Tensor, *, ratio: float) -> Tensor:
+    """Tokens whose norm exceeds `ratio` times the median norm of their document, anywhere in it.
+
+    Args:
+        norms: Row norms of the un-normalized stream, `*batch tokens`.
+        ratio: How many medians make a token massive; Sun et al. 2024 use far larger ones, the laboratory 5.
+
+    Returns:
+        Boolean tensor `*batch tokens`.
+    """
+    return norms > ratio * norms.median(dim=-1, keepdim=True).values
+
+
+@dataclass(frozen=True)
+class SublayerUpdate:
+    """One sublayer's update u = y - x of every row, relative to the length of the row before, `*batch tokens` each.
+
+    Args:
+        length: |u| / |x|.
+        radial: u . x / |x|^2, positive outward.
+        tangential: length of the part of u orthogonal to x, over |x|.
+        angle: Angle between x and y, in radians.
+    """
+
+    length: Tensor
+    radial: Tensor
+    tangential: Tensor
+    angle: Tensor
+
+
+def sublayer_update(before: Configuration, after: Configuration) -> SublayerUpdate:
+    """Radial and tangential part of the step from `before` to `after`, row by row.
+
+    Args:
+        before: Stream before the sublayer, `*batch tokens dim`.
+        after: Stream after it, same shape.
+
+    Returns:
+        Parts relative to the norm before, and the angle atan2(tangential, 1 + radial) moved; NaN for a zero row.
+    """
+    squared = before.square().sum(-1)
+    step = after - before
+    radial = (before * step).sum(-1) / squared
+    length = step.square().sum(-1) / squared
+    tangential = (length - radial.square()).clamp(min=0.0).sqrt()
+    return SublayerUpdate(length.sqrt(), radial, tangential, torch.atan2(tangential, 1.0 + radial))

@@ -1,0 +1,146 @@
+"""How many directions: the whole family of ranks, each under its own name, with its ceiling and its isotropic value."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from armillary.observables.cloud import Cloud
+from armillary.observables.declaration import observable
+from armillary.shapes import Overlaps, Spectrum, Value
+
+__all__ = [
+    "algebraic_rank",
+    "entropy_rank",
+    "isotropic_participation_rank",
+    "nuclear_over_spectral",
+    "participation_rank",
+    "rank_ceiling",
+    "rank_tolerance",
+    "squared_entropy_rank",
+    "stable_rank",
+]
+
+_ZERO = "all rows zero, or no spread left after centering"
+
+
+@observable(
+    symbol="R",
+    source="participation ratio of the squared singular values; Bell & Dean 1970, Gao et al. 2017",
+    definition="(sum l)^2 / sum l^2 over the squared singular values l",
+    undefined=_ZERO,
+)
+def participation_rank(gram: Overlaps) -> Value:
+    """(sum l)^2 / sum l^2 over the squared singular values l, as (tr G)^2 / |G|_F^2: no spectrum is needed."""
+    trace = gram.diagonal(dim1=-2, dim2=-1).sum(-1)
+    return trace.square() / gram.square().sum((-2, -1))
+
+
+@observable(
+    symbol="rank",
+    source="number of singular values above max(T, d) eps s_max; numpy.linalg.matrix_rank",
+    undefined=_ZERO,
+)
+def algebraic_rank(cloud: Cloud) -> Value:
+    """Number of singular values above the tolerance max(T, d) eps s_max, eps that of the dtype the rows came in."""
+    tolerance = rank_tolerance(cloud.tokens, cloud.dim, cloud.resolution)
+    values = cloud.singular_values
+    if tolerance < 4 * math.sqrt(cloud.tokens * torch.finfo(values.dtype).eps):  # squares cannot resolve what is asked
+        rows = cloud.rows.double()
+        finite = torch.isfinite(rows).all(-1).all(-1)
+        values = torch.linalg.svdvals(torch.nan_to_num(rows))
+        values = torch.where(finite[..., None], values, torch.nan)
+    largest = values[..., :1]
+    counted = (values > tolerance * largest).sum(-1).to(values.dtype)
+    return torch.where(largest[..., 0] > 0, counted, torch.full_like(counted, torch.nan))
+
+
+def rank_tolerance(tokens: int, dim: int, resolution: float) -> float:
+    """Share of the largest singular value below which one counts as zero: max(T, d) eps.
+
+    Args:
+        tokens: Number of rows T.
+        dim: Their dimension d.
+        resolution: eps of the dtype in which the rows were given.
+
+    Returns:
+        max(tokens, dim) * resolution.
+    """
+    return max(tokens, dim) * resolution
+
+
+@observable(
+    symbol="exp H(s)",
+    source="exponential of the entropy of s / sum s; Roy & Vetterli 2007, RankMe (Garrido et al. 2023)",
+    definition="exp of the entropy of s / sum s over the singular values s",
+    undefined=_ZERO,
+)
+def entropy_rank(spectrum: Spectrum) -> Value:
+    """Exponential of the Shannon entropy of the singular values s as shares: exp(-sum p log p), p = s / sum s."""
+    return _exponential_entropy(spectrum)
+
+
+@observable(
+    symbol="exp H(s^2)",
+    source="exponential of the entropy of s^2 / sum s^2",
+    definition="exp of the entropy of s^2 / sum s^2 over the singular values s",
+    undefined=_ZERO,
+)
+def squared_entropy_rank(spectrum: Spectrum) -> Value:
+    """Exponential of the Shannon entropy of the squared singular values as shares: p = s^2 / sum s^2."""
+    return _exponential_entropy(spectrum.square())
+
+
+@observable(
+    symbol="sum s^2 / max s^2",
+    source="Rudelson & Vershynin 2007",
+    undefined=_ZERO,
+)
+def stable_rank(spectrum: Spectrum) -> Value:
+    """Squared Frobenius norm over squared spectral norm: sum s^2 / max s^2."""
+    squares = spectrum.square()
+    return squares.sum(-1) / squares.amax(-1)
+
+
+@observable(
+    symbol="sum s / max s",
+    source="nuclear norm over spectral norm",
+    undefined=_ZERO,
+)
+def nuclear_over_spectral(spectrum: Spectrum) -> Value:
+    """Nuclear norm over spectral norm: sum s / max s."""
+    return spectrum.sum(-1) / spectrum.amax(-1)
+
+
+def rank_ceiling(tokens: int, dim: int, *, centered: bool) -> int:
+    """The largest value any of these ranks can take: min(T, d), or min(T - 1, d) once the token mean is gone.
+
+    Args:
+        tokens: Number of rows T.
+        dim: Their dimension d.
+        centered: Whether the mean over tokens was subtracted.
+
+    Returns:
+        The ceiling.
+    """
+    return min(tokens - 1 if centered else tokens, dim)
+
+
+def isotropic_participation_rank(tokens: int, dim: int) -> float:
+    """Participation rank of T independent uniform directions in dimension d: T d / (T + d - 1).
+
+    Args:
+        tokens: Number of rows T.
+        dim: Their dimension d.
+
+    Returns:
+        1 / E[mean of c_ij^2], the ratio of expectations; within about 1 % of the mean over draws.
+    """
+    return tokens * dim / (tokens + dim - 1)
+
+
+def _exponential_entropy(weights: Tensor) -> Tensor:
+    shares = weights / weights.sum(-1, keepdim=True)
+    return torch.exp(torch.special.entr(shares).sum(-1))

@@ -1,0 +1,268 @@
+"""Tables of the page: headline numbers, paired differences, token policy, massive tokens, conditions, provenance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from armillary.figures.distributions import layer_words
+from armillary.figures.terms import TOKENS, measurement_words, preparation_words
+from armillary.report.markup import NOT_MEASURED, Markup, element, facts, join, paragraph, table
+from armillary.report.words import HEADLINES, OVERLAP, RANK, UNDEFINED_ENDS, Facts, direction, shown_layers
+
+__all__ = ["conditions_table", "differences", "headlines", "losses", "massive", "provenance", "token_policy_table"]
+
+LISTED = 12  # massive tokens named one by one for each condition
+POLICY = (OVERLAP, ("participation_rank", "as given"), ("participation_rank", "center"), RANK)
+
+
+def headlines(known: Facts) -> Markup:
+    """Headline measurements of every condition at a few layers."""
+    reading = known.reading
+    layers = shown_layers(reading.layers)
+    rows: list[list[Any]] = []
+    for headline in HEADLINES:
+        rows.append([f"{measurement_words(headline[0])}, {preparation_words(headline[1])}"])
+        for name in reading.conditions:
+            rows.append([reading.label(name), *(known.cell(known.at(headline, name, layer)) for layer in layers)])
+    return table(
+        f"Stream after each block, first token left out; mean over {known.documents} documents and "
+        f"{100 * reading.level:g}% interval.",
+        ["", *(layer_words(layer) for layer in layers)],
+        rows,
+    )
+
+
+def differences(known: Facts) -> Markup:
+    """Trained minus every other condition, paired by document, with the sign in words."""
+    reading = known.reading
+    if known.reference != "trained" or len(reading.conditions) < 2:
+        return Markup("")
+    layers = [layer for layer in shown_layers(reading.layers) if layer > 0]
+    rows: list[list[Any]] = []
+    for headline in HEADLINES:
+        rows.append([f"{measurement_words(headline[0])}, {preparation_words(headline[1])}"])
+        for name in reading.conditions:
+            if name == "trained":
+                continue
+            entries = []
+            for layer in layers:
+                ends = known.difference(headline, name, layer)
+                mark = {1: "▲ ", -1: "▼ ", 0: "○ "}[direction(ends)] if ends[3] else ""
+                entries.append(element("td", mark, known.words(ends), class_="value"))
+            rows.append([f"minus {reading.label(name)}", *entries])
+    return table(
+        "Trained minus each other condition, paired by document. ▲ trained is higher, ▼ lower, ○ the interval "
+        "holds zero: not resolved.",
+        ["", *(layer_words(layer) for layer in layers)],
+        rows,
+    )
+
+
+def token_policy_table(known: Facts) -> Markup:
+    """The same numbers for the three token sets, side by side."""
+    reading = known.reading
+    sets = [name for name in reading.options("tokens") if name in TOKENS]
+    rows: list[list[Any]] = []
+    for measurement, preparation in POLICY:
+        block: list[list[Any]] = []
+        for layer in shown_layers(reading.layers):
+            entries = []
+            for tokens in sets:
+                band = reading.band(
+                    measurement, condition=known.reference, tap="block", tokens=tokens, preparation=preparation
+                )
+                asked = reading.measured(measurement, "block", tokens, preparation)
+                entries.append(known.cell(band.at(layer) if band else UNDEFINED_ENDS if asked else NOT_MEASURED))
+            block.append([layer_words(layer), *entries])
+        if any("not measured" not in entry for row in block for entry in row[1:]):
+            rows += [[f"{measurement_words(measurement)}, {preparation_words(preparation)}"], *block]
+    return table(
+        f"Condition: {reading.label(known.reference)}. Three token sets side by side.",
+        ["", *(TOKENS[name] for name in sets)],
+        rows,
+    )
+
+
+def massive(known: Facts) -> Markup:
+    """Massive tokens counted for each condition, and the ones that are not first tokens listed."""
+    reading = known.reading
+    if "massive_token_mask" not in reading.dataset:
+        return paragraph("Massive tokens were not recorded.")
+    mask = reading.dataset["massive_token_mask"].transpose("condition", "layer", "document", "position").values > 0
+    rows, listed = [], []
+    for place, name in enumerate(reading.conditions):
+        here = mask[place]
+        layers = [layer for layer, any_there in zip(reading.layers, here.any(axis=(1, 2)), strict=True) if any_there]
+        first, later = int(here[:, :, 0].sum()), int(here[:, :, 1:].sum())
+        rows.append(
+            [
+                reading.label(name),
+                f"{int(here.sum())} of {here.size}",
+                str(first),
+                str(later),
+                _ranges(layers) or "none",
+            ]
+        )
+        listed += _listed(known, here, reading.label(name))
+    definition = reading.attribute(
+        "massive_token_mask", "definition", "rows far longer than the median of their document"
+    )
+    counted = table(
+        f"Massive tokens, counted over all layers and documents. Definition: {definition}.",
+        ["", "rows flagged", "at the first position", "elsewhere", "layers with any"],
+        rows,
+    )
+    if not listed:
+        return join([counted, paragraph("No massive token lies elsewhere than at a first position.")])
+    return join(
+        [
+            counted,
+            element(
+                "details",
+                element("summary", "Massive tokens that are not first tokens, listed"),
+                element("ul", *listed),
+            ),
+        ]
+    )
+
+
+def losses(known: Facts) -> Markup:
+    """Held-out loss of every condition."""
+    reading = known.reading
+    rows = [[reading.label(name), known.cell(reading.one("loss", condition=name))] for name in reading.conditions]
+    return table("Next-token cross entropy on the measured documents.", ["", "nats per token"], rows)
+
+
+def conditions_table(known: Facts) -> Markup:
+    """Every condition with the proof of what it changed."""
+    rows = []
+    for proof in known.reading.provenance.get("conditions") or []:
+        if not isinstance(proof, Mapping):
+            continue
+        changed = [str(name) for name in proof.get("changed") or []]
+        spreads = proof.get("spreads") or {}
+        detail: list[Any] = []
+        if changed:
+            detail.append(
+                element(
+                    "details",
+                    element("summary", f"{len(changed)} tensor{'s' if len(changed) > 1 else ''}"),
+                    element("span", ", ".join(changed), class_="hash"),
+                )
+            )
+        else:
+            detail.append("none")
+        measured = ", ".join(f"{name} {value:.4g}" for name, value in list(spreads.items())[:6]) if spreads else "—"
+        label = str(proof.get("label") or known.reading.label(str(proof.get("name", ""))))
+        rows.append(
+            [
+                f"{proof.get('name', '')}: {label}",
+                join(detail),
+                str(proof.get("unchanged", "")),
+                measured,
+                str(proof.get("sentence", "")),
+            ]
+        )
+    if not rows:
+        return paragraph("No condition proofs are recorded.")
+    return table(
+        "What each condition changed, and nothing else.",
+        ["condition", "changed", "unchanged", "measured spreads", "proof"],
+        rows,
+    )
+
+
+def provenance(known: Facts) -> Markup:
+    """Decoder facts, documents, versions, promises and everything else the record says of its origin."""
+    origin = known.reading.provenance
+    parts = [facts("Decoder", _flat(known.decoder)), conditions_table(known)]
+    parts.append(facts("Documents", _flat({k: v for k, v in known.source.items() if k not in ("titles", "first_ids")})))
+    parts.append(_documents(known))
+    promises = [item for item in origin.get("promises") or [] if isinstance(item, Mapping)]
+    if promises:
+        rows = [
+            [str(p.get("name")), str(p.get("expected")), str(p.get("got")), "kept" if p.get("passed") else "MISSED"]
+            for p in promises
+        ]
+        parts.append(table("What the decoder proved when it was loaded.", ["promise", "expected", "got", ""], rows))
+    rest = {
+        name: value for name, value in origin.items() if name not in ("decoder", "conditions", "documents", "promises")
+    }
+    for name, value in rest.items():
+        if isinstance(value, Mapping):
+            parts.append(facts(name.replace("_", " ").capitalize(), _flat(value)))
+    single = {name: value for name, value in rest.items() if not isinstance(value, Mapping)}
+    parts.append(facts("Record", _flat({**single, "hash of the measurements": known.reading.digest})))
+    choices = json.dumps(known.reading.study, indent=1, ensure_ascii=False, default=str)
+    parts.append(element("details", element("summary", "Every choice of the study"), element("pre", choices)))
+    return join(parts)
+
+
+def _documents(known: Facts) -> Markup:
+    first = known.source.get("first_ids") or []
+    rows = []
+    for place, title in enumerate(known.reading.documents):
+        ids = first[place] if place < len(first) else []
+        rows.append([title, " ".join(str(item) for item in ids) if isinstance(ids, list) else str(ids)])
+    listing = table("", ["document", "first token ids"], rows)
+    return element("details", element("summary", f"The {known.documents} documents and the first ids fed"), listing)
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        words = f"{prefix}{str(name).replace('_', ' ')}"
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{words}: ")
+        else:
+            yield words, _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if value is None:
+        return "none recorded"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return (
+            ", ".join(
+                "; ".join(f"{k}: {v}" for k, v in item.items()) if isinstance(item, Mapping) else str(item)
+                for item in value
+            )
+            or "none"
+        )
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value)
+    return element("span", text, class_="hash") if len(text) >= 32 and " " not in text else text
+
+
+def _listed(known: Facts, here: Any, label: str) -> list[Markup]:
+    """The flagged rows that are not first tokens, one line for each document and position."""
+    import numpy as np
+
+    layers = np.asarray(known.reading.layers)
+    places = np.argwhere(here[:, :, 1:].any(axis=0))
+    lines = [
+        element(
+            "li",
+            f"{label}: {known.reading.documents[document]}, position {position + 1}, layers "
+            f"{_ranges(layers[here[:, document, position + 1]].tolist())}",
+        )
+        for document, position in places[:LISTED]
+    ]
+    if len(places) > LISTED:
+        lines.append(element("li", f"{label}: {len(places) - LISTED} more"))
+    return lines
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Sorted whole numbers as ranges: 3–9, 12."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}–{high}" for low, high in runs)

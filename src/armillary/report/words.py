@@ -1,0 +1,239 @@
+"""What the page says in sentences, answer, warnings and methods, each generated from the record's numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from armillary.estimates import METHOD, MINIMUM_MEMBERS
+from armillary.figures.reading import DEFAULT_TOKENS, Band, Reading, found
+from armillary.report.markup import NOT_MEASURED, Markup, element, interval, join, paragraph
+
+__all__ = ["Facts", "answer", "flags", "methods", "shown_layers"]
+
+OVERLAP = ("mean_overlap", "normalize")
+RANK = ("participation_rank", "center, normalize")
+ORDER = ("clustering_order_parameter", "center, normalize")
+UNDEFINED_ENDS = (math.nan, math.nan, math.nan, 0)
+HEADLINES = (OVERLAP, ORDER, RANK)
+
+
+class Facts:
+    """What the sentences need to know about a record: names, sizes, and headline bands.
+
+    Args:
+        reading: the record's reading.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        decoder = reading.provenance.get("decoder") or {}
+        self.decoder: dict[str, Any] = dict(decoder)
+        self.model = str(decoder.get("name", "unnamed decoder"))
+        self.quantization = decoder.get("quantization")
+        self.source = reading.provenance.get("documents") or {}
+        self.documents = len(reading.documents)
+        self.tokens = int(
+            reading.dataset.attrs.get("tokens_per_document")
+            or found(found(reading.study, "documents", {}), "tokens")
+            or reading.dataset.sizes.get("position", 0)
+        )
+        self.initial = tuple(name for name in reading.conditions if name.startswith("initial"))
+        self.ablated = tuple(name for name in reading.conditions if name.startswith("ablated"))
+        self.reference = "trained" if "trained" in reading.conditions else reading.conditions[0]
+
+    @property
+    def model_words(self) -> str:
+        """The model's name, with its quantization wherever it has one."""
+        return f"{self.model}, a {self.quantization} model" if self.quantization else self.model
+
+    def band(self, name: str, preparation: str, condition: str) -> Band | None:
+        """A headline measurement of a condition against depth."""
+        return self.reading.band(name, condition=condition, tap="block", tokens=DEFAULT_TOKENS, preparation=preparation)
+
+    def at(self, headline: tuple[str, str], condition: str, layer: int) -> tuple[float, float, float, int]:
+        """Value, low, high, members of a headline measurement at a layer."""
+        band = self.band(*headline, condition)
+        if band is None and not self.reading.measured(headline[0], "block", DEFAULT_TOKENS, headline[1]):
+            return NOT_MEASURED
+        return UNDEFINED_ENDS if band is None else band.at(layer)
+
+    def difference(self, headline: tuple[str, str], other: str, layer: int) -> tuple[float, float, float, int]:
+        """The paired difference trained minus `other` of a headline measurement at a layer."""
+        name, preparation = headline
+        band = self.reading.contrast(
+            name, self.reference, other, tap="block", tokens=DEFAULT_TOKENS, preparation=preparation
+        )
+        return UNDEFINED_ENDS if band is None else band.at(layer)
+
+    def words(self, ends: tuple[float, float, float, int]) -> Markup:
+        """A number with its interval."""
+        return interval(ends, self.reading.level, self.documents)
+
+    def cell(self, ends: tuple[float, float, float, int]) -> Markup:
+        """A table cell with a number and its interval."""
+        return element("td", self.words(ends), class_="value")
+
+
+def shown_layers(layers: tuple[int, ...]) -> tuple[int, ...]:
+    """The few layers that sentences and tables name: embedding, a sixth, half, two thirds, last."""
+    top = layers[-1]
+    wanted = (layers[0], top / 6, top / 2, top * 2 / 3, top)
+    return tuple(sorted({min(layers, key=lambda layer: abs(layer - place)) for place in wanted}))
+
+
+def answer(facts: Facts) -> Markup:
+    """The whole result in a few sentences, with its intervals."""
+    reading = facts.reading
+    layers = shown_layers(reading.layers)
+    first, middle, last = layers[0], layers[-2] if len(layers) > 1 else layers[-1], layers[-1]
+    opening: list[Any] = [
+        f"On {facts.documents} documents of {facts.tokens} tokens each, {facts.model_words}, was measured at "
+        f"{len(reading.layers)} depths in "
+        f"{len(reading.conditions)} conditions, with identical token ids in all of them. "
+    ]
+    trained = facts.reference
+    opening += [
+        f"In the {reading.label(trained)} decoder two token directions of a document (rows normalized, first token "
+        "left out) overlap on average by ",
+        _path(facts, OVERLAP, trained, (first, middle, last)),
+        ". ",
+    ]
+    opening += [
+        "After centering, the clustering order parameter runs ",
+        _path(facts, ORDER, trained, (first, middle, last)),
+        " and the participation rank ",
+        _path(facts, RANK, trained, (first, middle, last)),
+        ".",
+    ]
+    others = [
+        join([f"{reading.label(name)} ", facts.words(facts.at(OVERLAP, name, middle))])
+        for name in reading.conditions
+        if name != trained
+    ]
+    second: list[Any] = []
+    if others:
+        own = join([f"{reading.label(trained)} ", facts.words(facts.at(OVERLAP, trained, middle))])
+        second += [f"Mean overlap at {_layer(middle)}: ", join([own, *others], "; "), ". "]
+    closing = [_signs(facts, middle), _ablations(facts, middle), _end(facts)]
+    return join([paragraph(*opening), *([paragraph(*second, *closing)])])
+
+
+def flags(facts: Facts) -> Markup:
+    """Warnings that belong beside the answer: too few documents, and skipped ones."""
+    found_flags: list[Any] = []
+    if facts.documents < 2:
+        found_flags.append("One document has no spread over documents, so no interval is given anywhere on this page.")
+    elif facts.documents < MINIMUM_MEMBERS:
+        found_flags.append(
+            f"Only {facts.documents} documents: below {MINIMUM_MEMBERS} the intervals may cover less often than "
+            f"{100 * facts.reading.level:g}%. Read them as rough."
+        )
+    skipped = facts.source.get("skipped") or []
+    if skipped:
+        names = "; ".join(f"{item.get('title')} ({item.get('reason')})" for item in skipped[:12])
+        found_flags.append(
+            f"Skipped: {len(skipped)} document{'s' if len(skipped) > 1 else ''}: "
+            f"{names}{' …' if len(skipped) > 12 else '.'}"
+        )
+    return (
+        element("div", *(paragraph(text) for text in found_flags), class_="flag", role="note")
+        if found_flags
+        else Markup("")
+    )
+
+
+def methods(facts: Facts) -> Markup:
+    """The methods paragraph, ready to be copied."""
+    reading, d, source = facts.reading, facts.decoder, facts.source
+    grouping = reading.attribute("clustering_order_parameter", "grouping", "the declared grouping")
+    text = [
+        f"We measured {facts.model} ({d.get('architecture', 'architecture not recorded')}; {d.get('layers', '?')} "
+        f"layers, {d.get('heads', '?')} heads, "
+        f"{d.get('key_value_heads', '?')} key-value heads, width {d.get('width', '?')}, vocabulary "
+        f"{d.get('vocabulary', '?')}, context {d.get('context', '?')}; "
+        f"weights {facts.quantization or 'not quantized'}, computed in {d.get('dtype', '?')}). ",
+        f"The documents were {facts.documents} sequences of {facts.tokens} tokens from "
+        f"{source.get('source', 'an unnamed source')} "
+        f"({source.get('rule', 'selection not recorded')}; start token: "
+        f"{source.get('start_token', 'not recorded')}), the same token ids in every condition "
+        f"(SHA-256 {str(source.get('hash', 'not recorded'))[:16]}…). ",
+        f"Conditions: {'; '.join(reading.label(name) for name in reading.conditions)}. ",
+        "At the embedding (layer 0) and after every block we read the residual stream before the final norm, and "
+        "where said the stream after attention and the "
+        "output of the norm that reads it. Unless stated otherwise rows were normalized to unit length and the "
+        "first token of each document was left out. "
+        "Overlaps run over all unordered pairs of different tokens within a document. The participation rank is "
+        "(Σλ)²/Σλ² of the squared singular values; "
+        "centered means that the document's mean row was subtracted before normalizing. ",
+        f"Groups: {grouping}; the clustering order parameter is the sum of squared group shares. ",
+        f"Every number is a mean over documents with a {100 * reading.level:g}% {METHOD} interval from "
+        f"{reading.resamples} resamples of whole documents (seed {reading.seed}); "
+        "differences between conditions are paired by document.",
+    ]
+    return element("blockquote", paragraph(*text), class_="methods")
+
+
+def _path(facts: Facts, headline: tuple[str, str], condition: str, layers: tuple[int, ...]) -> Markup:
+    steps = [
+        join([facts.words(facts.at(headline, condition, layer)), f" at {_layer(layer, 'the ')}"])
+        for layer in dict.fromkeys(layers)
+    ]
+    return join([join(steps[:-1], ", "), " and ", steps[-1]]) if len(steps) > 1 else steps[0]
+
+
+def _layer(layer: int, article: str = "") -> str:
+    return f"{article or 'the '}embedding" if layer == 0 else f"block {layer}"
+
+
+def _signs(facts: Facts, layer: int) -> Markup:
+    """Trained minus each initialization, and what the signs say together."""
+    if not facts.initial or facts.reference != "trained":
+        return Markup("")
+    parts, signs = [], []
+    for name in facts.initial:
+        ends = facts.difference(OVERLAP, name, layer)
+        sign = direction(ends)
+        signs.append(sign)
+        words = {1: "higher", -1: "lower", 0: "not resolved"}[sign]
+        parts.append(join([facts.words(ends), f" against {facts.reading.label(name)}, {words}"]))
+    sentence: list[Any] = ["Trained minus initial, paired by document: ", join(parts, "; "), ". "]
+    if {1, -1} <= set(signs):
+        sentence.append(element("strong", "The sign depends on the initialization recipe"))
+        sentence.append(
+            ": whether training aligns or spreads these directions has no answer that leaves the recipe out. "
+        )
+    elif len(facts.initial) > 1 and len(set(signs)) == 1 and signs[0]:
+        sentence.append("Both recipes give this sign. " if len(signs) == 2 else "All recipes give this sign. ")
+    elif len(facts.initial) == 1:
+        sentence.append("Another initialization recipe may give another sign. ")
+    return join(sentence)
+
+
+def _ablations(facts: Facts, layer: int) -> Markup:
+    """Trained minus each decoder with a part removed."""
+    if not facts.ablated or facts.reference != "trained":
+        return Markup("")
+    parts = [
+        join([f"{facts.reading.label(name)} ", facts.words(facts.difference(OVERLAP, name, layer))])
+        for name in facts.ablated
+    ]
+    return join(["Trained minus the same decoder with a part removed: ", join(parts, "; "), ". "])
+
+
+def _end(facts: Facts) -> Markup:
+    seed = "one seed each is shown, and " if facts.initial else ""
+    return join(
+        [
+            f"Brackets are {100 * facts.reading.level:g}% intervals from resampling documents; ",
+            seed,
+            "they speak for texts like these only.",
+            element("sup", Markup('<a href="#note-interval" id="back-interval">1</a>'), class_="note"),
+        ]
+    )
+
+
+def direction(ends: tuple[float, float, float, int]) -> int:
+    """The sign of a difference: 1 or -1 where the interval leaves zero out, 0 where it is not resolved."""
+    _, low, high, _ = ends
+    return 1 if low > 0 else -1 if high < 0 else 0

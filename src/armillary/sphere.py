@@ -1,0 +1,110 @@
+"""The unit sphere: normalizing rows, random directions, and the named configurations that separate observables."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from armillary.errors import ArgumentError
+from armillary.shapes import Configuration
+
+__all__ = ["equiangular", "normalize", "opposed_pairs", "orthogonal_groups", "uniform"]
+
+
+def normalize(configuration: Configuration) -> Configuration:
+    """Rows divided by their Euclidean norms.
+
+    Args:
+        configuration: Rows, `*batch tokens dim`.
+
+    Returns:
+        Unit rows of the same shape.
+
+    Raises:
+        ArgumentError: If a row has zero length: it has no direction.
+    """
+    norms = configuration.norm(dim=-1, keepdim=True)
+    if bool((norms == 0).any()):
+        row = (norms[..., 0] == 0).nonzero()[0].tolist()
+        raise ArgumentError(f"Argument `configuration` must have no zero row, but row {row} is zero. Leave it out.")
+    return configuration / norms
+
+
+def uniform(*, tokens: int, dim: int, seed: int) -> Tensor:
+    """Independent uniform directions: normalized Gaussian rows, `tokens dim`, float64.
+
+    Args:
+        tokens: Number of rows T >= 1.
+        dim: Dimension d >= 1.
+        seed: Seed of a generator of its own; the global random state is not touched.
+
+    Returns:
+        Tensor `tokens dim`; mean overlap 0 with variance 1/d.
+    """
+    _check_size(tokens, dim)
+    generator = torch.Generator().manual_seed(seed)
+    return normalize(torch.randn(tokens, dim, generator=generator, dtype=torch.float64))
+
+
+def equiangular(*, tokens: int, dim: int, overlap: float) -> Tensor:
+    """Unit rows that all have the same pairwise overlap: 0 is orthonormal, -1/(T-1) the simplex, 1 consensus.
+
+    Args:
+        tokens: Number of rows T.
+        dim: Dimension d; at least T, or T - 1 for the simplex.
+        overlap: Common overlap within [-1/(T-1), 1].
+
+    Returns:
+        Tensor `tokens dim`, float64.
+
+    Raises:
+        ArgumentError: If no such configuration exists in this dimension.
+    """
+    _check_size(tokens, dim)
+    lowest = -1.0 if tokens == 1 else -1.0 / (tokens - 1)
+    if not lowest <= overlap <= 1.0:
+        raise ArgumentError(
+            f"Argument `overlap` must lie within [{lowest:.6g}, 1] for {tokens} tokens, but it is {overlap}. "
+            "Fewer tokens allow a more negative one."
+        )
+    gram = torch.full((tokens, tokens), float(overlap), dtype=torch.float64).fill_diagonal_(1.0)
+    values, vectors = torch.linalg.eigh(gram)
+    kept = values > 1e-12
+    if int(kept.sum()) > dim:
+        raise ArgumentError(
+            f"Argument `dim` must be at least {int(kept.sum())} for {tokens} tokens at overlap {overlap}, but it is "
+            f"{dim}. Take a larger dimension or fewer tokens."
+        )
+    rows = torch.zeros(tokens, dim, dtype=torch.float64)
+    rows[:, : int(kept.sum())] = vectors[:, kept] * values[kept].sqrt()
+    return normalize(rows)
+
+
+def opposed_pairs() -> Tensor:
+    """The four-vector example (u, u, -u, -u): two separated groups, rank one, mean direction zero; `4 2`."""
+    direction = torch.tensor([0.6, 0.8], dtype=torch.float64)
+    return torch.stack([direction, direction, -direction, -direction])
+
+
+def orthogonal_groups(*sizes: int) -> Tensor:
+    """Groups of identical unit rows along orthogonal axes, one group a size.
+
+    Args:
+        *sizes: Group sizes, each at least 1.
+
+    Returns:
+        Tensor `sum(sizes) len(sizes)`, float64; participation rank T^2 / sum s^2, squared mean sum s^2 / T^2.
+    """
+    if not sizes or min(sizes) < 1:
+        raise ArgumentError(f"Argument `sizes` must be positive, but it is {sizes}. Give one size for each group.")
+    axes = torch.eye(len(sizes), dtype=torch.float64)
+    return torch.cat([axes[k].expand(size, -1) for k, size in enumerate(sizes)]).clone()
+
+
+def _check_size(tokens: int, dim: int) -> None:
+    if tokens < 1 or dim < 1 or not math.isfinite(tokens * dim):
+        raise ArgumentError(
+            f"Arguments `tokens` and `dim` must be positive, but they are {tokens} and {dim}. Take at least one each."
+        )

@@ -1,0 +1,283 @@
+"""The labeled numbers of a laboratory: one xarray dataset with a value for each document, condition, tap and layer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from armillary.observables.alignment import histogram_edges
+from armillary.observables.declaration import Measurement
+from armillary.observables.rank import isotropic_participation_rank, rank_ceiling, rank_tolerance
+from armillary.studies.plan import CENTERED, TAPS, TOKEN_SETS, position_bands
+from armillary.studies.reader import HISTOGRAM_PREPARATIONS, UPDATES, TapReader
+
+if TYPE_CHECKING:
+    import xarray
+
+    from armillary.studies.laboratory import Laboratory
+
+__all__ = ["as_dataset"]
+
+_UPDATE_WORDS = {
+    "length": (
+        "|u| / |x|",
+        "length of the sublayer's update over the length of the stream before it, mean over tokens",
+    ),
+    "radial": ("u.x / |x|^2", "radial part of the update over the length before, positive outward, mean over tokens"),
+    "tangential": (
+        "|u_t| / |x|",
+        "part of the update orthogonal to the stream, over the length before, mean over tokens",
+    ),
+    "angle": ("angle(x, x + u)", "angle in radians between the stream before and after the sublayer, mean over tokens"),
+}
+_UPDATE_NAMES = {"length": "update_norm"}
+_SCALAR = ("condition", "tap", "layer", "tokens", "preparation", "document")
+
+
+def as_dataset(
+    laboratory: Laboratory, readers: Mapping[str, TapReader], losses: Mapping[str, np.ndarray]
+) -> xarray.Dataset:
+    """All numbers of a run with their labels, definitions and sources; NaN means not measured or undefined.
+
+    Args:
+        laboratory: The study.
+        readers: For each condition, what was read.
+        losses: For each condition, the next-token loss of each document, `documents`.
+
+    Returns:
+        The dataset of the record; its layout is described in docs/architecture.md.
+    """
+    import xarray as xr
+
+    conditions, layers = list(readers), list(laboratory.layers or ())
+    documents, plan = laboratory.documents, laboratory.plan
+    preparations = list(dict.fromkeys(["as given", *(str(m.preparation) for m in laboratory.measurements or ())]))
+    variables = _scalars(laboratory, readers, preparations)
+    variables |= _updates(readers)
+    variables |= _pictures(laboratory, readers)
+    variables |= _references(laboratory, preparations)
+    variables["loss"] = (
+        ("condition", "document"),
+        np.stack([losses[name] for name in conditions]),
+        {
+            "symbol": "loss",
+            "definition": "next-token cross entropy on the same tokens, nats per token",
+            "source": "the decoder's own head",
+            "undefined": "never",
+            "units": "nats per token",
+        },
+    )
+    bands = position_bands(documents.tokens, plan.bands)
+    edges = histogram_edges(plan.bins).numpy()
+    steps = [", ".join(one) for one in HISTOGRAM_PREPARATIONS]
+    coordinates: dict[str, Any] = {
+        "condition": conditions,
+        "layer": np.asarray(layers),
+        "tap": list(TAPS),
+        "tokens": list(TOKEN_SETS),
+        "preparation": preparations,
+        "document": list(documents.titles),
+        "bin": ("bin", (edges[:-1] + edges[1:]) / 2, {"edges": edges}),
+        "threshold": ("threshold", np.asarray(plan.thresholds), {"units": "radians"}),
+        "band": [f"{start}-{stop - 1}" for start, stop in bands],
+        "component": np.arange(documents.tokens - 1),
+        "position": np.arange(documents.tokens),
+        "coordinate": np.arange(laboratory.decoder.facts.width),
+        "histogram_tokens": list(TOKEN_SETS),
+        "histogram_preparation": steps,
+        "spectrum_preparation": steps,
+    }
+    statement = next(iter(readers.values())).statement
+    if statement:
+        maps = next(iter(laboratory.transformations().values()))
+        coordinates |= {
+            "transformation": ["none", *(str(one) for one in maps)],
+            "statement_layer": np.asarray(list(statement)),
+            "statement_measurement": [str(one) for one in laboratory.measurements or ()],
+        }
+        variables["statement_value"] = (
+            ("transformation", "statement_layer", "statement_measurement", "document"),
+            np.stack([statement[layer] for layer in statement], axis=1),
+            {
+                "definition": "each measurement of the stream before and after a change of basis x -> x M",
+                "condition": conditions[0],
+                "tap": "block",
+                "tokens": "without_first",
+                "seed": laboratory.seed,
+                "general_linear_seed": laboratory.seed,
+                "condition_number": plan.condition_number,
+            },
+        )
+    facts = laboratory.decoder.facts
+    return xr.Dataset(
+        variables,
+        coords=coordinates,
+        attrs={"layers": facts.layers, "width": facts.width, "tokens_per_document": documents.tokens},
+    )
+
+
+def _scalars(
+    laboratory: Laboratory, readers: Mapping[str, TapReader], preparations: list[str]
+) -> dict[str, tuple[Any, ...]]:
+    shape = (
+        len(readers),
+        len(TAPS),
+        len(laboratory.layers or ()),
+        len(TOKEN_SETS),
+        len(preparations),
+        len(laboratory.documents),
+    )
+    found: dict[str, tuple[Any, ...]] = {}
+    asked: dict[str, list[list[str]]] = {}
+    for c, reader in enumerate(readers.values()):
+        blocks: list[tuple[str, str, str, Measurement | None, np.ndarray]]
+        blocks = [(place, m.name, str(m.preparation), m, block) for (place, m), block in reader.values.items()]
+        blocks += [(place, "massive_tokens", "as given", None, block) for place, block in reader.massive_counts.items()]
+        for place, name, preparation, measurement, block in blocks:
+            if name not in found:
+                attrs = _massive(laboratory) if measurement is None else _attributes(laboratory, measurement)
+                found[name], asked[name] = (_SCALAR, np.full(shape, np.nan), attrs), []
+            found[name][1][c, TAPS.index(place), :, :, preparations.index(preparation)] = block
+            sets = TOKEN_SETS[:1] if name == "stream_norm_first" else TOKEN_SETS
+            asked[name] += [[place, tokens, preparation] for tokens in sets if c == 0]
+    for name, (_, _, attrs) in found.items():
+        attrs["measured"] = json.dumps(asked[name])
+    return found
+
+
+def _massive(laboratory: Laboratory) -> dict[str, Any]:
+    ratio = laboratory.plan.massive_ratio
+    words = f"number of tokens whose norm exceeds {ratio:g} times the median norm of their document"
+    return {"symbol": "n_massive", "definition": words, "source": "Sun et al. 2024", "undefined": "never"}
+
+
+def _attributes(laboratory: Laboratory, measurement: Measurement) -> dict[str, Any]:
+    one = measurement.observable
+    attrs: dict[str, Any] = {
+        "symbol": one.symbol,
+        "definition": one.definition,
+        "source": one.source,
+        "undefined": one.undefined,
+        "parameters": one.parameters.strip("()"),
+    }
+    if one.name == "exponential_overlap":
+        attrs["beta"] = float(one.parameters.strip("()").removeprefix("beta="))
+    if one.name in ("cluster_count", "clustering_order_parameter"):
+        attrs["grouping"] = one.parameters.strip("()")
+    if one.name == "algebraic_rank":
+        share = rank_tolerance(laboratory.documents.tokens, laboratory.decoder.facts.width, _resolution(laboratory))
+        attrs["tolerance"] = f"max(T, d) eps s_max, at most {share:.2e} s_max; eigenvalues in float64"
+    return attrs
+
+
+def _resolution(laboratory: Laboratory) -> float:
+    import torch
+
+    return float(torch.finfo(getattr(torch, laboratory.decoder.facts.dtype)).eps)
+
+
+def _updates(readers: Mapping[str, TapReader]) -> dict[str, tuple[Any, ...]]:
+    found: dict[str, tuple[Any, ...]] = {}
+    for part in UPDATES:
+        blocks = []
+        for reader in readers.values():
+            block = np.stack([reader.updates[(place, part)] for place in ("block", "mid")])
+            blocks.append(np.concatenate([block, np.full_like(block, np.nan)]))
+        symbol, words = _UPDATE_WORDS[part]
+        measured = [[place, tokens] for place in ("block", "mid") for tokens in TOKEN_SETS]
+        found[_UPDATE_NAMES.get(part, f"update_{part}")] = (
+            ("condition", "tap", "layer", "tokens", "document"),
+            np.stack(blocks),
+            {
+                "symbol": symbol,
+                "definition": f"{words}; tap mid: attention's update, tap block: the MLP's",
+                "source": "u = y - x between neighboring taps",
+                "undefined": "a zero row, and at the embedding",
+                "measured": json.dumps(measured),
+            },
+        )
+    return found
+
+
+def _pictures(laboratory: Laboratory, readers: Mapping[str, TapReader]) -> dict[str, tuple[Any, ...]]:
+    every, layers = readers.values(), list(laboratory.layers or ())
+    width = laboratory.decoder.facts.width
+    count = len(laboratory.documents)
+    swept = {"tap": "block", "tokens": "without_first", "preparation": ", ".join(CENTERED)}
+    sweep = ("condition", "layer", "threshold", "document")
+    directions = [[reader.mean_direction.get(layer, np.full(width, np.nan)) for layer in layers] for reader in every]
+    return {
+        "overlap_histogram": (
+            ("condition", "layer", "histogram_tokens", "histogram_preparation", "document", "bin"),
+            np.stack([reader.histogram for reader in every]),
+            {
+                "definition": "exact counts of overlaps over unordered pairs i < j, no self-pair; bins half open, the "
+                "last closed, rounding beyond +-1 counted in the end bins; all zero = undefined",
+                "tap": "block",
+            },
+        ),
+        "singular_values": (
+            ("condition", "layer", "spectrum_preparation", "document", "component"),
+            np.stack([reader.singular_values for reader in every]),
+            {"definition": "singular values of the rows, descending", "tap": "block", "tokens": "without_first"},
+        ),
+        "order_parameter_sweep": (
+            sweep,
+            np.stack([reader.sweep["order"] for reader in every]),
+            {"definition": "sum of squared shares of groups connected within the threshold angle", **swept},
+        ),
+        "cluster_count_sweep": (
+            sweep,
+            np.stack([reader.sweep["count"] for reader in every]),
+            {"definition": "number of groups, connected components within the threshold angle", **swept},
+        ),
+        "overlap_by_band": (
+            ("condition", "layer", "band", "document"),
+            np.stack([reader.by_band for reader in every]),
+            {
+                "definition": "mean overlap of the pairs whose positions both lie in the band",
+                "tap": "block",
+                "tokens": "without_first",
+                "preparation": "normalize",
+            },
+        ),
+        "massive_token_mask": (
+            ("condition", "layer", "document", "position"),
+            np.stack([reader.massive for reader in every]),
+            {
+                "definition": f"1 where a norm exceeds {laboratory.plan.massive_ratio:g} medians of the document",
+                "tap": "block",
+            },
+        ),
+        "mean_direction": (
+            ("condition", "layer", "coordinate"),
+            np.asarray(directions) / count,
+            {
+                "definition": "mean over documents of the mean of the unit rows",
+                "tap": "block",
+                "tokens": "without_first",
+            },
+        ),
+    }
+
+
+def _references(laboratory: Laboratory, preparations: list[str]) -> dict[str, tuple[Any, ...]]:
+    width = laboratory.decoder.facts.width
+    counts = [laboratory.documents.tokens, laboratory.documents.tokens - 1, laboratory.documents.tokens - 1]
+    ceiling = [[rank_ceiling(n, width, centered="center" in p.split(", ")) for p in preparations] for n in counts]
+    isotropic = [[isotropic_participation_rank(n, width) for _ in preparations] for n in counts]
+    return {
+        "reference_ceiling": (
+            ("tokens", "preparation"),
+            np.asarray(ceiling, dtype=float),
+            {"definition": "largest value any rank can take: min(T, d), or min(T - 1, d) after centering"},
+        ),
+        "reference_isotropic": (
+            ("tokens", "preparation"),
+            np.asarray(isotropic),
+            {"definition": "participation rank of an isotropic cloud of the same size, T d / (T + d - 1)"},
+        ),
+    }

@@ -1,0 +1,132 @@
+"""What `armillary lab` measures by default: every scientific choice in one place, written into each record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from armillary.observables.alignment import (
+    exponential_overlap,
+    mean_overlap,
+    smallest_overlap,
+    squared_mean_direction,
+)
+from armillary.observables.clustering import (
+    AngularDistance,
+    Connected,
+    Grouping,
+    cluster_count,
+    clustering_order_parameter,
+)
+from armillary.observables.declaration import Measurement
+from armillary.observables.rank import (
+    algebraic_rank,
+    entropy_rank,
+    nuclear_over_spectral,
+    participation_rank,
+    squared_entropy_rank,
+    stable_rank,
+)
+
+__all__ = ["TAPS", "TOKEN_SETS", "Plan", "default_measurements", "position_bands", "statement_layers"]
+
+TAPS = ("block", "mid", "block_read", "mid_read")
+"""The stream after a block, after its attention, and both as the next norm hands them to the sublayer behind it."""
+
+TOKEN_SETS = ("all", "without_first", "without_first_and_massive")
+"""Which tokens take part; a massive token has a norm above `Plan.massive_ratio` medians, wherever it stands."""
+
+SPHERE = ("normalize",)
+CENTERED = ("center", "normalize")
+CORPUS = ("corpus mean", "normalize")
+ROGUE = ("without rogue coordinates", "normalize")
+
+
+def default_measurements(
+    *, beta: float = 4.0, grouping: Grouping | None = None, calibrated: bool = True
+) -> tuple[Measurement, ...]:
+    """The laboratory's own list, at the stream after every block.
+
+    Args:
+        beta: Inverse temperature of the threshold-free overlap.
+        grouping: Distance and rule of the groups; angles below a quarter of pi (nearer to agreement than to
+            orthogonality) if None.
+        calibrated: Whether to include the two views that need calibration documents.
+
+    Returns:
+        Measurements in the order in which they are reported.
+    """
+    groups = grouping or Grouping(AngularDistance(), Connected(within=math.pi / 4))
+    spectral = (entropy_rank, squared_entropy_rank, stable_rank, nuclear_over_spectral)
+    measurements = [
+        mean_overlap.after(*SPHERE),
+        mean_overlap.after(*CENTERED),
+        squared_mean_direction.after(*SPHERE),
+        smallest_overlap.after(*SPHERE),
+        exponential_overlap(beta=beta).after(*SPHERE),
+        exponential_overlap(beta=beta).after(*CENTERED),
+        clustering_order_parameter(groups).after(*CENTERED),
+        clustering_order_parameter(groups).after(*SPHERE),
+        cluster_count(groups).after(*CENTERED),
+        participation_rank.after(),
+        participation_rank.after("center"),
+        participation_rank.after(*SPHERE),
+        participation_rank.after(*CENTERED),
+        algebraic_rank.after(*SPHERE),
+        *(one.after(*SPHERE) for one in spectral),
+        *(one.after(*CENTERED) for one in spectral),
+    ]
+    if calibrated:
+        measurements += [one.after(*view) for view in (CORPUS, ROGUE) for one in (mean_overlap, participation_rank)]
+    return tuple(measurements)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The choices of a laboratory beyond its list of measurements.
+
+    Args:
+        bins: Equal bins of the overlap histogram over [-1, 1].
+        thresholds: Angles in radians of the threshold sweep.
+        massive_ratio: Norm over median norm above which a token is massive.
+        rogue_coordinates: How many coordinates the rogue view sets to zero.
+        condition_number: Of the general linear map in the statement.
+        bands: How many position bands.
+    """
+
+    bins: int = 64
+    thresholds: tuple[float, ...] = tuple(round(0.1 * k, 1) for k in range(1, 16))
+    massive_ratio: float = 5.0
+    rogue_coordinates: int = 3
+    condition_number: float = 4.0
+    bands: int = 4
+
+
+def position_bands(tokens: int, count: int) -> tuple[tuple[int, int], ...]:
+    """Bands [start, stop) of positions of nearly equal size, the first token left out.
+
+    Args:
+        tokens: Tokens in a document.
+        count: How many bands.
+
+    Returns:
+        Pairs of positions; fewer than `count` if there are too few tokens for bands of two.
+    """
+    count = max(1, min(count, (tokens - 1) // 2))
+    edges = [1 + round(k * (tokens - 1) / count) for k in range(count + 1)]
+    return tuple(pairwise(edges))
+
+
+def statement_layers(layers: Sequence[int]) -> tuple[int, ...]:
+    """Where the statement's maps are applied: about a quarter, half and three quarters of the way, and the last layer.
+
+    Args:
+        layers: Measured layers, ascending.
+
+    Returns:
+        Up to four of them.
+    """
+    last = len(layers) - 1
+    return tuple(dict.fromkeys(layers[round(last * share)] for share in (0.25, 0.5, 0.75, 1.0)))

@@ -1,0 +1,82 @@
+"""What both halves produce: configurations of tokens along time or depth, with independent members kept apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from armillary.errors import ArgumentError
+from armillary.shapes import Configuration
+
+if TYPE_CHECKING:
+    from torch import Tensor
+else:  # torch takes a second to import; the word for a trajectory must not
+    Tensor = Any
+
+__all__ = ["Ensemble"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Ensemble:
+    """Independent members (documents, or seeds) followed along one axis: the only thing an interval can come from.
+
+    Args:
+        states: [members, times, tokens, dim].
+        at: where along the axis, one number for each time: layers (block l writes layer l; l - 1/2 is after the
+            attention of block l), or times.
+        axis: "depth" or "time".
+        members: what each member is called.
+    Raises:
+        ArgumentError: the lengths of `at` or `members` do not fit `states`, or `at` does not increase.
+    """
+
+    states: Tensor
+    at: tuple[float, ...]
+    axis: Literal["depth", "time"]
+    members: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        shape = tuple(self.states.shape)
+        if len(shape) != 4:
+            raise ArgumentError(
+                f"Argument `states` must be [members, times, tokens, dim], but has shape {list(shape)}. Add the "
+                "missing axes."
+            )
+        if (len(self.members), len(self.at)) != shape[:2]:
+            raise ArgumentError(
+                f"Arguments `members` and `at` must name {shape[0]} members and {shape[1]} times, but name "
+                f"{len(self.members)} and {len(self.at)}. Give one name a member and one place a time."
+            )
+        if any(later <= earlier for earlier, later in zip(self.at, self.at[1:], strict=False)):
+            raise ArgumentError(f"Argument `at` must increase, but is {list(self.at)}. Sort the states along the axis.")
+
+    def __len__(self) -> int:
+        """How many members."""
+        return len(self.members)
+
+    def where(self, place: float) -> Configuration:
+        """The configurations at one place of the axis.
+
+        Args:
+            place: one of `at`.
+        Returns:
+            [members, tokens, dim].
+        Raises:
+            ArgumentError: no states were kept there.
+        """
+        if place not in self.at:
+            raise ArgumentError(
+                f"Argument `place` must be one of {list(self.at)}, but is {place}. Keep states there, or ask elsewhere."
+            )
+        return self.states[:, self.at.index(place)]
+
+    def only(self, members: Sequence[int]) -> Ensemble:
+        """The ensemble of some members, by index."""
+        chosen = list(members)
+        return Ensemble(
+            states=self.states[chosen],
+            at=self.at,
+            axis=self.axis,
+            members=tuple(self.members[index] for index in chosen),
+        )

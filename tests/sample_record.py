@@ -1,0 +1,627 @@
+"""A small, complete laboratory record with invented numbers: 3 conditions, 4 blocks, 6 documents.
+
+Everything that draws or prints a record is tested against this one, so that no test of a picture needs a model. The
+curves are smooth and plausible, never measured; a few entries are undefined on purpose: the centered ranks of the
+ablated decoder near consensus (every document), one document's centered rank elsewhere, and whatever was not asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import xarray
+
+CONDITIONS = ("trained", "initial-library-seed0", "ablated-mlp")
+BLOCKS = 4
+DOCUMENTS = ("assert", "assignment", "<b>bold & brash</b>", "class", "comparisons", "with")
+TOKENS_PER_DOCUMENT = 48
+WIDTH = 64
+HEADS = 4
+LAYERS = tuple(range(BLOCKS + 1))
+TAPS = ("block", "mid", "block_read", "mid_read")
+TOKENS = ("all", "without_first", "without_first_and_massive")
+PREPARATIONS = (
+    "as given",
+    "center",
+    "normalize",
+    "center, normalize",
+    "corpus mean, normalize",
+    "without rogue coordinates, normalize",
+)
+ON_THE_SPHERE = PREPARATIONS[2:]
+CORE = ("normalize", "center, normalize")
+BANDS = ("1-3", "4-15", "16-47")
+THRESHOLDS = np.round(np.arange(0.1, 1.6, 0.1), 10)
+EDGES = np.linspace(-1.0, 1.0, 65)
+COUNTED = {
+    "all": TOKENS_PER_DOCUMENT,
+    "without_first": TOKENS_PER_DOCUMENT - 1,
+    "without_first_and_massive": TOKENS_PER_DOCUMENT - 1,
+}
+
+# name: (symbol, definition, source, undefined when, preparations, trained curve, initial curve, ablated curve, spread)
+# a curve is (value at the embedding, value at the last block); ranks are scaled up for centered rows
+OBSERVABLES: dict[str, tuple[Any, ...]] = {
+    "mean_overlap": (
+        "mean c_ij",
+        "mean of x_i . x_j over unordered pairs i < j",
+        "course note, week 11",
+        "fewer than two rows",
+        ON_THE_SPHERE,
+        (0.10, 0.55),
+        (0.05, 0.85),
+        (0.10, 0.985),
+        0.02,
+    ),
+    "squared_mean_direction": (
+        "|m|^2",
+        "squared length of the mean of the rows",
+        "course note, week 11",
+        "no rows",
+        ON_THE_SPHERE,
+        (0.12, 0.56),
+        (0.07, 0.86),
+        (0.12, 0.986),
+        0.02,
+    ),
+    "participation_rank": (
+        "R",
+        "(sum l)^2 / sum l^2 of the eigenvalues l of the Gram matrix",
+        "course note, week 11",
+        "the rows vanish after the preparation",
+        PREPARATIONS,
+        (12.2, 2.7),
+        (14.0, 1.3),
+        (12.2, 1.02),
+        0.25,
+    ),
+    "algebraic_rank": (
+        "rank",
+        "singular values above max(T, d) eps s_1, in float64",
+        "Golub and Van Loan",
+        "no rows",
+        ("as given", "normalize"),
+        (38.0, 47.0),
+        (38.0, 47.0),
+        (38.0, 47.0),
+        1.0,
+    ),
+    "entropy_rank": (
+        "R_ent(s)",
+        "exp of the entropy of s / sum s",
+        "Roy and Vetterli 2007",
+        "all singular values are zero",
+        CORE,
+        (30.0, 12.0),
+        (32.0, 4.0),
+        (30.0, 1.6),
+        0.6,
+    ),
+    "squared_entropy_rank": (
+        "R_ent(s^2)",
+        "exp of the entropy of s^2 / sum s^2",
+        "Roy and Vetterli 2007",
+        "all singular values are zero",
+        CORE,
+        (20.0, 6.0),
+        (22.0, 2.0),
+        (20.0, 1.2),
+        0.5,
+    ),
+    "stable_rank": (
+        "|X|_F^2 / s_1^2",
+        "squared Frobenius norm over squared spectral norm",
+        "Rudelson and Vershynin 2007",
+        "all singular values are zero",
+        CORE,
+        (6.0, 1.7),
+        (7.0, 1.15),
+        (6.0, 1.01),
+        0.1,
+    ),
+    "nuclear_over_spectral": (
+        "sum s / s_1",
+        "nuclear norm over spectral norm",
+        "matrix norms",
+        "all singular values are zero",
+        CORE,
+        (14.0, 5.0),
+        (15.0, 2.5),
+        (14.0, 1.3),
+        0.3,
+    ),
+    "exponential_overlap": (
+        "mean e^{beta(c-1)}",
+        "mean over pairs of exp(beta (c_ij - 1))",
+        "Geshkovski et al. 2023",
+        "fewer than two rows",
+        CORE,
+        (0.05, 0.2),
+        (0.04, 0.6),
+        (0.05, 0.95),
+        0.01,
+    ),
+    "cluster_count": (
+        "K",
+        "connected components of rows within the threshold",
+        "course note, week 11",
+        "no rows",
+        CORE,
+        (40.0, 12.0),
+        (42.0, 3.0),
+        (40.0, 1.2),
+        1.5,
+    ),
+    "clustering_order_parameter": (
+        "sum (n_k/T)^2",
+        "sum of squared group shares",
+        "course note, week 11",
+        "no rows",
+        CORE,
+        (0.03, 0.25),
+        (0.03, 0.7),
+        (0.03, 0.97),
+        0.02,
+    ),
+    "stream_norm_mean": (
+        "mean |x|",
+        "mean length of the rows",
+        "armillary",
+        "no rows",
+        ("as given",),
+        (3.0, 90.0),
+        (1.0, 3.0),
+        (3.0, 20.0),
+        0.5,
+    ),
+    "stream_norm_spread": (
+        "sd |x|",
+        "standard deviation of the lengths of the rows",
+        "armillary",
+        "no rows",
+        ("as given",),
+        (0.4, 9.0),
+        (0.05, 0.2),
+        (0.4, 2.0),
+        0.05,
+    ),
+    "stream_norm_median": (
+        "median |x|",
+        "median length of the rows",
+        "armillary",
+        "no rows",
+        ("as given",),
+        (3.0, 85.0),
+        (1.0, 3.0),
+        (3.0, 20.0),
+        0.5,
+    ),
+    "stream_norm_first": (
+        "|x_0|",
+        "length of the first token's row",
+        "armillary",
+        "the first token is left out",
+        ("as given",),
+        (3.0, 900.0),
+        (1.0, 3.0),
+        (3.0, 22.0),
+        1.0,
+    ),
+    "massive_tokens": (
+        "n_massive",
+        "rows whose length exceeds 10 times the median",
+        "armillary",
+        "never",
+        ("as given",),
+        (0.0, 2.0),
+        (0.0, 0.0),
+        (0.0, 0.0),
+        0.0,
+    ),
+    "zero_rows": (
+        "n_zero",
+        "rows of length zero",
+        "armillary",
+        "never",
+        ("as given",),
+        (0.0, 0.0),
+        (0.0, 0.0),
+        (0.0, 0.0),
+        0.0,
+    ),
+}
+RANKS = (
+    "participation_rank",
+    "algebraic_rank",
+    "entropy_rank",
+    "squared_entropy_rank",
+    "stable_rank",
+    "nuclear_over_spectral",
+)
+UPDATES: dict[str, tuple[Any, ...]] = {
+    "update_norm": (
+        "|dx| / |x|",
+        "length of the sublayer's update over the length of the stream before",
+        (1.2, 0.3),
+        0.05,
+    ),
+    "update_radial": (
+        "dx . x / |x|^2",
+        "radial part of the update over the length of the stream before",
+        (0.1, 0.05),
+        0.02,
+    ),
+    "update_tangential": (
+        "|dx_t| / |x|",
+        "tangential part of the update over the length of the stream before",
+        (1.1, 0.28),
+        0.05,
+    ),
+    "update_angle": ("angle(x, x + dx)", "angle between the stream before and after, in radians", (0.8, 0.25), 0.03),
+}
+
+
+def _curve(ends: tuple[float, float]) -> np.ndarray:
+    depth = np.asarray(LAYERS) / BLOCKS
+    return ends[0] + (ends[1] - ends[0]) * depth**0.6
+
+
+def _scalar(name: str, rng: np.random.Generator) -> tuple[np.ndarray, list[list[str]]]:
+    """Values [condition, tap, layer, tokens, preparation, document] and the combinations that were asked for."""
+    *_, preparations, trained, initial, ablated, spread = OBSERVABLES[name]
+    values = np.full((len(CONDITIONS), len(TAPS), len(LAYERS), len(TOKENS), len(PREPARATIONS), len(DOCUMENTS)), np.nan)
+    curves = [_curve(trained), _curve(initial), _curve(ablated)]
+    document = rng.normal(size=len(DOCUMENTS))
+    asked = []
+    for t, tap in enumerate(TAPS):
+        for k, tokens in enumerate(TOKENS):
+            for p, preparation in enumerate(PREPARATIONS):
+                if preparation not in preparations or (tap != "block" and preparation not in (*CORE, "as given")):
+                    continue
+                if tap.endswith("_read") and name not in ("mean_overlap", "participation_rank"):
+                    continue
+                asked.append([tap, tokens, preparation])
+                for c, curve in enumerate(curves):
+                    for layer in LAYERS:
+                        if tap.startswith("mid") and layer == 0:
+                            continue
+                        value = curve[layer] * (1.1 if tap.endswith("_read") else 1.0)
+                        if name in RANKS and "center" in preparation:
+                            value = min(value * (2.5 if c == 0 else 1.6), 30.0)
+                        elif "center" in preparation or "corpus" in preparation or "rogue" in preparation:
+                            value = value * 0.15
+                        noise = 0.6 * document + 0.8 * rng.normal(size=len(DOCUMENTS))
+                        row = value + spread * noise * (0.3 + 0.7 * (1 - layer / (BLOCKS + 1)))
+                        if name in ("massive_tokens", "zero_rows", "cluster_count", "algebraic_rank"):
+                            row = np.maximum(np.round(row), 0.0)
+                        if name in ("cluster_count", *RANKS):
+                            row = np.maximum(row, 1.0)
+                        if name in (
+                            "mean_overlap",
+                            "squared_mean_direction",
+                            "clustering_order_parameter",
+                            "exponential_overlap",
+                        ):
+                            row = np.clip(row, -1.0, 1.0)
+                        values[c, t, layer, k, p] = row
+    if name == "participation_rank":
+        for p, preparation in enumerate(PREPARATIONS):
+            if "center" in preparation:
+                values[2, :, BLOCKS, :, p, :] = np.nan  # consensus: the centered rows vanish in every document
+                values[1, 0, BLOCKS - 1, :, p, 4] = np.nan  # and in one document here
+    if name == "stream_norm_first":
+        values[:, :, :, 1:] = np.nan
+        asked = [a for a in asked if a[1] == "all"]
+    return values, asked
+
+
+def _histogram(rng: np.random.Generator) -> np.ndarray:
+    pairs = {k: n * (n - 1) // 2 for k, n in COUNTED.items()}
+    shape = (len(CONDITIONS), len(LAYERS), len(TOKENS), len(CORE), len(DOCUMENTS), len(EDGES) - 1)
+    counts = np.zeros(shape, dtype=np.int64)
+    ends = [OBSERVABLES["mean_overlap"][i] for i in (5, 6, 7)]
+    for index in np.ndindex(*shape[:-1]):
+        c, layer, k, p, _ = index
+        mean = _curve(ends[c])[layer] * (1.0 if p == 0 else 0.0)
+        width = 0.25 * (1 - 0.9 * mean)
+        sample = np.clip(rng.normal(mean, width, size=pairs[TOKENS[k]]), -1.0, 1.0)
+        counts[index] = np.histogram(sample, bins=EDGES)[0]
+    return counts
+
+
+def _spectrum() -> np.ndarray:
+    components = min(TOKENS_PER_DOCUMENT - 1, WIDTH)
+    index = np.arange(components)
+    out = np.zeros((len(CONDITIONS), len(LAYERS), len(CORE), len(DOCUMENTS), components), dtype=np.float32)
+    for c, layer, p, d in np.ndindex(*out.shape[:-1]):
+        rate = 0.03 + (0.02, 0.15, 0.5)[c] * layer / BLOCKS * (1.0 if p == 0 else 0.4) + 0.001 * d
+        decay = np.exp(-rate * index)
+        out[c, layer, p, d] = decay * np.sqrt((TOKENS_PER_DOCUMENT - 1) / np.sum(decay**2))
+    return out
+
+
+def sample_dataset() -> xarray.Dataset:
+    """The measurements, with every variable and coordinate a laboratory record has."""
+    import xarray as xr
+
+    rng = np.random.default_rng(11)
+    dims = ("condition", "tap", "layer", "tokens", "preparation", "document")
+    variables: dict[str, Any] = {}
+    for name, (symbol, definition, source, undefined, *_) in OBSERVABLES.items():
+        values, asked = _scalar(name, rng)
+        attrs: dict[str, Any] = {
+            "symbol": symbol,
+            "definition": definition,
+            "source": source,
+            "undefined": undefined,
+            "measured": json.dumps(asked),
+        }
+        if name == "exponential_overlap":
+            attrs["beta"] = 4.0
+        if name in ("cluster_count", "clustering_order_parameter"):
+            attrs["grouping"] = "angular distance, connected components within 0.3 rad"
+        if name == "algebraic_rank":
+            attrs["tolerance"] = "max(T, d) eps s_1"
+        variables[name] = (dims, values, attrs)
+    sublayer = ("condition", "tap", "layer", "tokens", "document")
+    for name, (symbol, definition, ends, spread) in UPDATES.items():
+        values = np.full((3, len(TAPS), len(LAYERS), len(TOKENS), len(DOCUMENTS)), np.nan)
+        values[:, :2, 1:] = _curve(ends)[1:, None, None] + spread * rng.normal(
+            size=(3, 2, BLOCKS, len(TOKENS), len(DOCUMENTS))
+        )
+        values[2, 0, 1:] = 0.0  # the MLP is removed: its update vanishes
+        variables[name] = (
+            sublayer,
+            values,
+            {
+                "symbol": symbol,
+                "definition": definition,
+                "source": "armillary",
+                "undefined": "a zero stream",
+                "measured": json.dumps([[t, k] for t in TAPS[:2] for k in TOKENS]),
+            },
+        )
+    variables["overlap_histogram"] = (
+        ("condition", "layer", "histogram_tokens", "histogram_preparation", "document", "bin"),
+        _histogram(rng),
+        {"definition": "exact counts of x_i . x_j over unordered pairs i < j; last bin closed", "tap": "block"},
+    )
+    spectrum = _spectrum()
+    variables["singular_values"] = (
+        ("condition", "layer", "spectrum_preparation", "document", "component"),
+        spectrum,
+        {"definition": "singular values of the rows, descending", "tap": "block", "tokens": "without_first"},
+    )
+    share = 1 / (1 + np.exp(-(THRESHOLDS - 0.8) * 6))
+    lift = np.array([0.3, 0.8, 1.0])[:, None, None, None] * (np.asarray(LAYERS)[None, :, None, None] + 1) / (BLOCKS + 1)
+    order = np.clip(
+        share[None, None, :, None] * lift + 0.02 + 0.01 * rng.random((3, len(LAYERS), len(THRESHOLDS), 6)), 0, 1
+    )
+    sweep = ("condition", "layer", "threshold", "document")
+    swept = {"tap": "block", "tokens": "without_first", "preparation": "center, normalize"}
+    variables["order_parameter_sweep"] = (
+        sweep,
+        order,
+        {"definition": OBSERVABLES["clustering_order_parameter"][1], **swept},
+    )
+    variables["cluster_count_sweep"] = (
+        sweep,
+        np.maximum(1.0, np.round(1 / order)),
+        {"definition": OBSERVABLES["cluster_count"][1], **swept},
+    )
+    overlap = variables["mean_overlap"][1][:, 0, :, 1, 2]
+    variables["overlap_by_band"] = (
+        ("condition", "layer", "band", "document"),
+        overlap[:, :, None, :] + np.array([0.03, 0.0, -0.02])[None, None, :, None],
+        {"definition": "mean overlap of pairs within a position band", "tap": "block", "preparation": "normalize"},
+    )
+    mask = np.zeros((3, len(LAYERS), 6, TOKENS_PER_DOCUMENT), dtype=np.int8)
+    mask[0, 2:, :, 0] = 1
+    mask[0, 3, 2, 5] = 1
+    variables["massive_token_mask"] = (
+        ("condition", "layer", "document", "position"),
+        mask,
+        {"definition": "1 where a row's length exceeds 10 times the document's median", "tap": "block"},
+    )
+    variables["loss"] = (
+        ("condition", "document"),
+        np.array([2.9, 10.9, 30.5])[:, None] + 0.2 * rng.normal(size=(3, 6)),
+        {
+            "symbol": "loss",
+            "definition": "next-token cross entropy, nats per token",
+            "source": "the decoder's own head",
+            "undefined": "never",
+            "units": "nats per token",
+        },
+    )
+    variables.update(_references())
+    variables["statement_value"] = _statement(variables)
+    coordinates = {
+        "condition": list(CONDITIONS),
+        "layer": np.asarray(LAYERS),
+        "tap": list(TAPS),
+        "tokens": list(TOKENS),
+        "preparation": list(PREPARATIONS),
+        "document": list(DOCUMENTS),
+        "bin": ("bin", (EDGES[:-1] + EDGES[1:]) / 2, {"edges": EDGES}),
+        "threshold": ("threshold", THRESHOLDS, {"units": "radians"}),
+        "band": list(BANDS),
+        "component": np.arange(spectrum.shape[-1]),
+        "position": np.arange(TOKENS_PER_DOCUMENT),
+        "histogram_tokens": list(TOKENS),
+        "histogram_preparation": list(CORE),
+        "spectrum_preparation": list(CORE),
+        "transformation": ["none", "orthogonal", "general linear, k=4", "gain of the next norm"],
+        "statement_layer": np.array([0, 2, 4]),
+        "statement_measurement": [
+            "mean_overlap | normalize",
+            "participation_rank | normalize",
+            "participation_rank | center, normalize",
+            "algebraic_rank | as given",
+        ],
+    }
+    return xr.Dataset(
+        variables,
+        coords=coordinates,
+        attrs={"layers": BLOCKS, "width": WIDTH, "tokens_per_document": TOKENS_PER_DOCUMENT},
+    )
+
+
+def _references() -> dict[str, Any]:
+    ceiling = np.array([[min(n - ("center" in p), WIDTH) for p in PREPARATIONS] for n in COUNTED.values()], dtype=float)
+    rows = np.array([[n - ("center" in p) for p in PREPARATIONS] for n in COUNTED.values()], dtype=float)
+    isotropic = rows * WIDTH / (rows + WIDTH - 1)
+    return {
+        "reference_ceiling": (
+            ("tokens", "preparation"),
+            ceiling,
+            {"definition": "the largest value any rank can take: min(T, d), T - 1 after centering"},
+        ),
+        "reference_isotropic": (
+            ("tokens", "preparation"),
+            isotropic,
+            {"definition": "participation rank of an isotropic cloud of the same size, n d / (n + d - 1)"},
+        ),
+    }
+
+
+def _statement(variables: dict[str, Any]) -> tuple[Any, ...]:
+    overlap, rank = variables["mean_overlap"][1], variables["participation_rank"][1]
+    layers = [0, 2, 4]
+    none = np.stack(
+        [
+            overlap[0, 0, layers, 0, 2],
+            rank[0, 0, layers, 0, 2],
+            rank[0, 0, layers, 0, 3],
+            variables["algebraic_rank"][1][0, 0, layers, 0, 0],
+        ],
+        axis=1,
+    )
+    factor = np.array([[1, 1, 1, 1], [1, 1, 1, 1], [1.2, 0.7, 0.6, 1], [1.35, 0.55, 0.75, 1]])
+    values = none[None] * factor[:, None, :, None]
+    return (
+        ("transformation", "statement_layer", "statement_measurement", "document"),
+        values,
+        {
+            "definition": "each measurement of the trained stream before and after a change of basis",
+            "general_linear_seed": 0,
+            "condition_number": 4.0,
+            "tokens": "all",
+            "tap": "block",
+        },
+    )
+
+
+def sample_study() -> dict[str, Any]:
+    """Every choice, as the laboratory declares it."""
+    return {
+        "kind": "laboratory",
+        "conditions": list(CONDITIONS),
+        "layers": list(LAYERS),
+        "level": 0.95,
+        "resamples": 2000,
+        "seed": 0,
+        "measurements": sorted(OBSERVABLES),
+        "batch_size": 4,
+        "dtype": "float32",
+        "device": "cpu",
+        "documents": {"source": "invented", "limit": len(DOCUMENTS), "tokens": TOKENS_PER_DOCUMENT, "offset": 0},
+        "grouping": {"distance": "angular", "rule": "connected", "within": 0.3},
+        "massive": {"ratio": 10.0},
+        "beta": 4.0,
+        "statement": {"seed": 0, "condition_number": 4.0},
+    }
+
+
+def sample_provenance() -> dict[str, Any]:
+    """Where the numbers would have come from."""
+    digest = hashlib.sha256(b"invented").hexdigest()
+    return {
+        "created": "2026-01-01T00:00:00+00:00",
+        "versions": {
+            "armillary": "0.1.0",
+            "python": "3.11.7",
+            "torch": "2.13.0",
+            "transformers": "5.24.0",
+            "numpy": "2.4.6",
+        },
+        "decoder": {
+            "name": "tiny <invented> decoder",
+            "source": "tests",
+            "architecture": "LlamaForCausalLM",
+            "family": "llama",
+            "layers": BLOCKS,
+            "heads": HEADS,
+            "key_value_heads": 2,
+            "head_dim": WIDTH // HEADS,
+            "width": WIDTH,
+            "vocabulary": 256,
+            "context": 512,
+            "norm": "RMSNorm",
+            "norm_place": "pre",
+            "residual": "sequential",
+            "positions": "rotary",
+            "tied": True,
+            "dtype": "float32",
+            "quantization": "4-bit (Q4_1)",
+            "weight_hash": digest,
+            "tokenizer": "byte level",
+            "library_spread": 0.02,
+            "released_spread": None,
+        },
+        "promises": [
+            {"name": "attention rows sum to one", "expected": "1 within 1e-5", "got": "1 within 2e-7", "passed": True}
+        ],
+        "conditions": [
+            {
+                "name": "trained",
+                "label": "as trained",
+                "changed": [],
+                "unchanged": 38,
+                "spreads": {},
+                "sentence": "No tensor changed.",
+            },
+            {
+                "name": "initial-library-seed0",
+                "label": "fresh from the configuration, spread 0.02, seed 0",
+                "changed": ["model.embed_tokens.weight"],
+                "unchanged": 9,
+                "spreads": {"model.embed_tokens.weight": 0.02},
+                "sentence": "29 of 38 tensors are fresh; the 9 that agree are norm gains, 1 in both recipes.",
+            },
+            {
+                "name": "ablated-mlp",
+                "label": "every MLP removed",
+                "changed": [f"model.layers.{i}.mlp.down_proj.weight" for i in range(BLOCKS)],
+                "unchanged": 34,
+                "spreads": {},
+                "sentence": "Exactly the 4 MLP output projections are zero.",
+            },
+        ],
+        "documents": {
+            "titles": list(DOCUMENTS),
+            "hash": digest,
+            "texts_hash": digest,
+            "source": "invented",
+            "genre": "reference prose, one genre",
+            "rule": "titles sorted, at least 48 tokens, first 6",
+            "start_token": "none added: the tokenizer adds none to plain text",
+            "first_ids": [[1, 2, 3, 4]] * len(DOCUMENTS),
+            "skipped": [{"title": "broken.txt", "reason": "not UTF-8"}],
+        },
+        "calibration": {"titles": ["del", "if"], "hash": digest, "rogue_coordinates": [7, 31, 60]},
+        "timings": {"trained": 0.5, "initial-library-seed0": 0.4, "ablated-mlp": 0.4},
+    }
+
+
+def sample_record(path: str | Path) -> Path:
+    """Write the record into the new folder `path`; returns the folder."""
+    from armillary.record import Record
+
+    return Record.write(path, sample_study(), sample_provenance(), sample_dataset()).path

@@ -1,0 +1,314 @@
+"""Figures: what they declare, what they print, and that they say nothing the record does not hold."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+import sample_record
+from armillary.errors import ArgumentError
+from armillary.figures import Axis, Control, Curve, Drawing, Panel, Reading, View, drawings, figure_names, write_figures
+from armillary.figures import registry as figure_registry
+from armillary.figures.palette import condition_label, condition_style
+from armillary.record import Record
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
+    return Record.open(sample_record.sample_record(tmp_path_factory.mktemp("figures") / "record"))
+
+
+@pytest.fixture(scope="module")
+def reading(record):
+    return Reading(record)
+
+
+@pytest.fixture(scope="module")
+def drawn(reading):
+    return drawings(reading)
+
+
+@pytest.fixture(scope="module")
+def printed(record, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("printed")
+    return folder, write_figures(record, folder)
+
+
+def _reduced(record: Record, tmp_path, dataset) -> Record:
+    return Record.write(tmp_path / "reduced", record.study, record.provenance, dataset)
+
+
+def _curves(drawing: Drawing):
+    return [curve for view in drawing.views for panel in view.panels for curve in panel.curves]
+
+
+def test_every_figure_has_something_to_draw_from_the_sample_record(drawn):
+    assert tuple(sorted(drawn)) == figure_names()
+    assert len(drawn) >= 12
+
+
+def test_every_drawing_says_in_words_what_it_shows(drawn):
+    for drawing in drawn.values():
+        assert len(drawing.alt) > 80 and drawing.caption.endswith("."), drawing.name
+
+
+def test_a_drawing_without_alt_text_is_refused():
+    panel = Panel("", Axis("x"), Axis("y"), (Curve("a", (0.0,), (1.0,)),))
+    with pytest.raises(ArgumentError, match="`alt` must say in words"):
+        Drawing("bare", "Bare", "A caption.", "a plot", (View((), (panel,)),))
+
+
+def test_a_drawing_declares_a_view_for_every_setting_of_its_controls():
+    control = Control("layer", ("embedding", "block 1"), "slider", "embedding")
+    with pytest.raises(ArgumentError, match="one view for each of the 2 settings"):
+        Drawing(
+            "half",
+            "Half",
+            "A caption.",
+            "a description that is long enough to be one",
+            (View(("embedding",), ()),),
+            (control,),
+        )
+
+
+def test_a_new_figure_is_one_function_and_its_name_is_its_own(monkeypatch, reading, drawn):
+    monkeypatch.setattr(figure_registry, "_FIGURES", dict(figure_registry._FIGURES))
+
+    @figure_registry.figure
+    def my_figure(reading):
+        return Drawing("my_figure", "Mine", "Mine.", drawn["alignment"].alt, drawn["alignment"].views)
+
+    assert "my_figure" in drawings(reading)
+
+    @figure_registry.figure
+    def another(reading):
+        return Drawing("alignment", "Mine", "Mine.", drawn["alignment"].alt, drawn["alignment"].views)
+
+    with pytest.raises(ArgumentError, match="'another' declared 'alignment'"):
+        drawings(reading)
+    alignment = lambda reading: None  # noqa: E731
+    alignment.__name__ = "alignment"
+    with pytest.raises(ArgumentError, match="already has a figure 'alignment'"):
+        figure_registry.figure(alignment)
+
+
+def test_a_band_is_the_records_own_estimate(record, reading):
+    where = {"condition": "trained", "tap": "block", "tokens": "without_first", "preparation": "normalize"}
+    band = reading.band("mean_overlap", **where)
+    for layer in reading.layers:
+        estimate = record.estimate("mean_overlap", layer=layer, **where)
+        assert band.at(layer) == pytest.approx(
+            (estimate.value, estimate.low, estimate.high, estimate.members), abs=1e-12
+        )
+
+
+def test_a_difference_is_paired_by_document_as_the_record_pairs_it(record, reading):
+    table = record.contrast("trained", "ablated-mlp", "mean_overlap")
+    row = table[
+        (table["layer"] == 3)
+        & (table["tap"] == "block")
+        & (table["tokens"] == "without_first")
+        & (table["preparation"] == "normalize")
+    ]
+    band = reading.contrast(
+        "mean_overlap", "trained", "ablated-mlp", tap="block", tokens="without_first", preparation="normalize"
+    )
+    assert len(row) == 1
+    assert band.at(3)[:3] == pytest.approx(tuple(row[["value", "low", "high"]].iloc[0]), abs=1e-12)
+
+
+def test_undefined_numbers_leave_gaps_in_a_curve(reading):
+    where = {"tap": "block", "tokens": "without_first", "preparation": "center, normalize"}
+    curve = next(
+        c for c in reading.by_condition("participation_rank", **where) if c.name == condition_label("ablated-mlp")
+    )
+    assert math.isnan(curve.y[-1]) and math.isnan(curve.low[-1]) and math.isfinite(curve.y[0])
+
+
+def test_the_layer_axis_starts_at_embed_and_ends_at_the_last_block(reading, drawn):
+    ticks = reading.depth_axis().ticks
+    assert ticks[0] == (0.0, "embed") and ticks[-1] == (float(sample_record.BLOCKS), str(sample_record.BLOCKS))
+    for name in (
+        "order_parameter",
+        "alignment",
+        "ranks",
+        "norms",
+        "updates",
+        "metrics",
+        "token_policy",
+        "offsets",
+        "contrasts",
+    ):
+        assert all(panel.x.ticks[0][1] == "embed" for view in drawn[name].views for panel in view.panels), name
+
+
+def test_all_conditions_stand_on_the_same_axes(reading, drawn):
+    labels = {reading.label(name) for name in reading.conditions}
+    for name in ("order_parameter", "alignment", "ranks", "overlap_histograms", "spectra", "threshold_sweep"):
+        panel = drawn[name].opening.panels[0]
+        assert {curve.name for curve in panel.curves} == labels, name
+
+
+def test_ranks_stand_beside_their_ceiling_and_an_isotropic_cloud(record, drawn):
+    rules = {rule.name.rsplit(" ", 1)[0]: rule.y for rule in drawn["ranks"].opening.panels[1].rules}
+    where = {"tokens": "without_first", "preparation": "center, normalize"}
+    assert rules == pytest.approx(
+        {
+            "ceiling": float(record.dataset["reference_ceiling"].sel(where)),
+            "isotropic cloud": float(record.dataset["reference_isotropic"].sel(where)),
+        }
+    )
+
+
+def test_a_histogram_draws_the_mean_share_of_exact_counts(record, drawn):
+    curve = drawn["overlap_histograms"].view(("block 2", "normalize")).panels[0].curves[0]
+    counts = (
+        record.dataset["overlap_histogram"]
+        .sel(condition="trained", layer=2, histogram_tokens="without_first", histogram_preparation="normalize")
+        .transpose("document", "bin")
+        .values
+    )
+    assert curve.y == pytest.approx((counts / counts.sum(axis=1, keepdims=True)).mean(axis=0).tolist())
+    assert sum(curve.y) == pytest.approx(1.0)
+
+
+def test_conditions_are_told_apart_without_color():
+    names = (
+        "trained",
+        "initial-released-seed0",
+        "initial-library-seed0",
+        "ablated-mlp",
+        "ablated-attention",
+        "ablated-positions",
+        "ablated-head-16-0",
+    )
+    styles = [condition_style(name, names) for name in names]
+    for one, other in itertools.combinations(styles, 2):
+        assert (one.dash, one.marker) != (other.dash, other.marker)
+        assert one.color != other.color
+
+
+def test_conditions_of_one_kind_never_look_alike():
+    names = tuple(f"initial-0.0{n}-seed{n}" for n in range(1, 6)) + tuple(f"ablated-mlp-{n}-{n}" for n in range(5))
+    styles = {(s.color, s.marker) for s in (condition_style(name, names) for name in names)}
+    assert len(styles) == len(names)
+
+
+def test_colors_stay_apart_under_red_green_blindness():
+    # Machado, Oliveira and Fernandes (2009), severity 1, on linear RGB
+    deuteranopia = np.array(
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    )
+    protanopia = np.array(
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    )
+    names = (
+        "trained",
+        "initial-released-seed0",
+        "initial-library-seed0",
+        "ablated-mlp",
+        "ablated-attention",
+        "ablated-positions",
+    )
+    colors = [condition_style(name, names).color for name in names]
+    linear = np.array([[(int(c[i : i + 2], 16) / 255) ** 2.2 for i in (1, 3, 5)] for c in colors])
+
+    def nearest(rgb):
+        seen = np.clip(rgb, 0, 1) ** (1 / 2.2)
+        return min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2))
+
+    assert min(nearest(linear @ m.T) for m in (deuteranopia, protanopia)) > 0.15
+    red_and_green = np.array([[0.55, 0.27, 0.0], [0.33, 0.40, 0.0]]) ** 2.2  # a pair that fails
+    assert nearest(red_and_green @ deuteranopia.T) < 0.15
+
+
+def test_figures_are_written_in_three_formats_under_their_names(printed, drawn):
+    folder, paths = printed
+    assert {path.name for path in paths} == {f"{name}.{ending}" for name in drawn for ending in ("pdf", "svg", "png")}
+    for path in paths:
+        head = path.read_bytes()[:8]
+        assert path.parent == folder
+        assert head.startswith({".pdf": b"%PDF-1", ".svg": b"<?xml", ".png": b"\x89PNG"}[path.suffix]), path
+
+
+def test_a_png_has_three_hundred_dots_per_inch(printed):
+    from PIL import Image
+
+    with Image.open(printed[0] / "alignment.png") as image:
+        assert image.info["dpi"] == pytest.approx((300, 300), abs=0.1)
+        assert image.width == pytest.approx(7.2 * 300, abs=2)
+
+
+def test_alt_text_and_the_records_hash_travel_in_the_svg(record, printed, drawn):
+    tree = ET.parse(printed[0] / "alignment.svg")
+    text = " ".join(tree.getroot().itertext())
+    assert drawn["alignment"].alt in text and drawn["alignment"].title in text
+    assert record.measurements_hash in text
+
+
+def test_the_same_record_gives_the_same_vector_files(record, printed, tmp_path):
+    write_figures(record, tmp_path, formats=("svg", "pdf"))
+    for name in ("alignment.svg", "alignment.pdf"):
+        assert (tmp_path / name).read_bytes() == (printed[0] / name).read_bytes(), name
+
+
+def test_an_unknown_format_is_refused_with_the_ones_there_are(record, tmp_path):
+    with pytest.raises(ArgumentError, match=re.escape("must be of ['pdf', 'svg', 'png'], but ['gif'] came")):
+        write_figures(record, tmp_path, formats=("gif",))
+
+
+def test_figures_draw_what_a_smaller_record_has(record, tmp_path):
+    smaller = record.dataset.isel(condition=[0], layer=[0, 2, 4]).sel(
+        tap=["block"], tokens=["all", "without_first"], preparation=["normalize"]
+    )
+    smaller = smaller.drop_vars(
+        [
+            "overlap_histogram",
+            "loss",
+            "statement_value",
+            "update_norm",
+            "update_radial",
+            "update_tangential",
+            "update_angle",
+        ]
+    )
+    names = set(drawings(Reading(_reduced(record, tmp_path, smaller))))
+    assert "alignment" in names
+    assert not names & {"overlap_histograms", "held_out_loss", "change_of_basis", "updates", "contrasts"}
+
+
+def test_a_tap_that_is_undefined_everywhere_is_left_out(record, tmp_path):
+    dataset = record.dataset.copy(deep=True)
+    dataset["mean_overlap"].loc[{"tap": ["mid", "mid_read"]}] = np.nan
+    drawing = drawings(Reading(_reduced(record, tmp_path, dataset)))["metrics"]
+    assert {curve.name for curve in drawing.opening.panels[0].curves} == {
+        "residual, after the block",
+        "as the next sublayer reads it",
+    }
+
+
+def test_one_document_has_values_but_no_interval(record, tmp_path):
+    curve = _curves(drawings(Reading(_reduced(record, tmp_path, record.dataset.isel(document=[0]))))["alignment"])[0]
+    assert all(math.isfinite(y) for y in curve.y) and all(math.isnan(low) for low in curve.low)
+
+
+def test_dollar_signs_in_names_are_no_mathematics(record, tmp_path):
+    dataset = record.dataset.assign_coords(condition=["trained", "initial-library-seed0", "ablated-$x_{1$"])
+    assert write_figures(_reduced(record, tmp_path, dataset), tmp_path / "out", formats=("svg",))
+
+
+def test_drawing_needs_no_model_library(record):
+    code = (
+        "import sys, pathlib; from armillary.record import Record; from armillary.figures import write_figures; from armillary.report import write_report;"
+        f"r = Record.open({str(record.path)!r}); write_report(r, {str(record.path.parent / 'r.html')!r}); write_figures(r, {str(record.path.parent / 'f')!r}, ('svg',));"
+        "print([n for n in ('torch', 'transformers', 'armillary.models', 'armillary.observables') if n in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

@@ -1,0 +1,39 @@
+"""The sphere's named configurations against what defines them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from armillary import sphere
+from armillary.errors import ArgumentError
+
+
+@pytest.mark.parametrize(
+    ("tokens", "dim", "overlap"), [(2, 3, -0.3), (5, 5, 0.0), (5, 4, -0.25), (7, 9, 0.6), (4, 2, 1.0)]
+)
+def test_equiangular_rows_are_unit_and_share_one_overlap(tokens: int, dim: int, overlap: float) -> None:
+    rows = sphere.equiangular(tokens=tokens, dim=dim, overlap=overlap)
+    gram = rows @ rows.mT
+    expected = torch.full((tokens, tokens), overlap, dtype=torch.float64).fill_diagonal_(1.0)
+    torch.testing.assert_close(gram, expected, atol=1e-12, rtol=0)
+
+
+def test_more_equiangular_tokens_than_the_dimension_allows_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="at least 5"):
+        sphere.equiangular(tokens=5, dim=4, overlap=0.1)
+    with pytest.raises(ArgumentError, match="overlap"):
+        sphere.equiangular(tokens=5, dim=9, overlap=-0.3)
+
+
+def test_uniform_directions_follow_their_seed_and_leave_the_global_state_alone() -> None:
+    state = torch.get_rng_state()
+    one, again = sphere.uniform(tokens=9, dim=4, seed=3), sphere.uniform(tokens=9, dim=4, seed=3)
+    assert torch.equal(one, again)
+    assert not torch.equal(one, sphere.uniform(tokens=9, dim=4, seed=4))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_zero_row_has_no_direction() -> None:
+    with pytest.raises(ArgumentError, match="zero"):
+        sphere.normalize(torch.zeros(2, 3))
