@@ -276,6 +276,23 @@ def test_the_statement_shows_numbers_before_and_after_and_an_orthogonal_map_move
     np.testing.assert_allclose(found.values, [plainly("mean_overlap", one) for one in rows], rtol=1e-5)
 
 
+def test_what_an_isotropic_cloud_of_the_same_size_gives_stands_beside_each_rank(tmp_path: Path) -> None:
+    decoder = tiny_decoder("llama")
+    data = Laboratory(decoder, documents(), [Trained()]).run(tmp_path / "record").dataset
+    names = [str(name) for name in data["isotropic_measurement"].values]
+    for rank in ("participation_rank", "algebraic_rank", "entropy_rank", "stable_rank", "nuclear_over_spectral"):
+        assert f"{rank} | normalize" in names
+    value = float(data["isotropic_value"].sel(isotropic_measurement="participation_rank | normalize"))
+    ceiling = data["reference_ceiling"].sel(tokens="without_first", preparation="center, normalize")
+    assert float(ceiling) == TOKENS - 2
+    formula = data["reference_isotropic"].sel(tokens="without_first", preparation="normalize")
+    assert value == pytest.approx(float(formula), rel=0.05)
+    rows = np.random.default_rng(0).standard_normal((200, TOKENS - 1, 24))
+    plain = [plainly("entropy_rank", prepared(one, "normalize", one[0], [])) for one in rows]
+    found = float(data["isotropic_value"].sel(isotropic_measurement="entropy_rank | normalize"))
+    assert found == pytest.approx(np.mean(plain), abs=4 * np.std(plain) / 2)
+
+
 def test_rows_of_the_json_name_every_choice(tmp_path: Path) -> None:
     decoder = tiny_decoder("llama")
     rows = (
@@ -358,7 +375,7 @@ def test_an_existing_record_is_refused_before_anything_runs(tmp_path: Path) -> N
 def test_position_bands_cover_every_position_but_the_first() -> None:
     assert position_bands(256, 4) == ((1, 65), (65, 129), (129, 192), (192, 256))
     assert position_bands(5, 4) == ((1, 3), (3, 5))
-    assert statement_layers(range(31)) == (8, 15, 22, 30)
+    assert statement_layers(range(31)) == (15, 30)
     assert statement_layers([3]) == (3,)
 
 

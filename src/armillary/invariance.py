@@ -20,7 +20,7 @@ class Transformation(Protocol):
     """A change of basis x -> x M of every row; `str` names it."""
 
     def matrix(self, dim: int) -> Tensor:
-        """M, `dim dim`, float64."""
+        """M, `dim dim`, float64; a diagonal M may come as its diagonal, `dim`."""
         ...
 
 
@@ -89,13 +89,13 @@ class DiagonalGain:
     name: str = "gain of the next norm"
 
     def matrix(self, dim: int) -> Tensor:
-        """diag(gain); `dim dim`."""
+        """The diagonal of diag(gain); `dim`."""
         if self.gain.shape != (dim,):
             raise ArgumentError(
                 f"Argument `gain` must have shape ({dim},), but it has {tuple(self.gain.shape)}. "
                 "Take the gain of the norm that reads this stream."
             )
-        return torch.diag(self.gain.detach().cpu().double())
+        return self.gain.detach().cpu().double()
 
     def __str__(self) -> str:
         return self.name
@@ -106,14 +106,15 @@ def values_after(cloud: Cloud, matrix: Tensor, measurements: Sequence[Measuremen
 
     Args:
         cloud: Rows as given.
-        matrix: M, `dim dim`; identity gives the numbers before.
+        matrix: M, `dim dim`, or the diagonal of a diagonal M, `dim`.
         measurements: What to measure.
 
     Returns:
         One tensor `*batch` for each measurement, in float64.
     """
+    rows = cloud.rows.double()
     mapped = Cloud(
-        cloud.rows.double() @ matrix,
+        rows * matrix if matrix.ndim == 1 else rows @ matrix,
         calibration=None if cloud.calibration is None else cloud.calibration.mapped(matrix),
     )
     mapped.resolution = cloud.resolution

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from armillary.errors import ArgumentError, UnsoundError
 from armillary.observables.cloud import Cloud
 from armillary.observables.declaration import OBSERVABLES, Observable, as_tensor, observable
-from armillary.shapes import Configuration, Overlaps, Value
+from armillary.shapes import Configuration, Overlaps, Pairs, Value
 
 __all__ = [
     "exponential_overlap",
@@ -71,12 +73,14 @@ def squared_mean_direction(gram: Overlaps) -> Value:
 @observable(
     symbol="min c",
     source="consensus: all directions agree, so that the smallest overlap is 1",
-    undefined="a row of zero length",
+    undefined="fewer than two rows, or a row of zero length",
     needs_unit_rows=True,
 )
-def smallest_overlap(gram: Overlaps) -> Value:
+def smallest_overlap(pairs: Pairs) -> Value:
     """Smallest overlap of any pair: consensus (all directions agree) means 1, and no mean hides one that does not."""
-    return gram.amin((-2, -1))
+    if pairs.shape[-1] == 0:
+        return torch.full(pairs.shape[:-1], torch.nan, dtype=pairs.dtype)
+    return pairs.amin(-1)
 
 
 def exponential_overlap(*, beta: float) -> Observable:
@@ -97,8 +101,11 @@ def exponential_overlap(*, beta: float) -> Observable:
     if not 0 < beta < float("inf"):
         raise ArgumentError(f"Argument `beta` must be positive and finite, but it is {beta}. Use for example beta=4.0.")
 
-    def mean_exponential(gram: Overlaps) -> Value:
-        return torch.exp(beta * (gram - 1.0)).mean((-2, -1))
+    def mean_exponential(pairs: Pairs) -> Value:
+        tokens = tokens_of(pairs.shape[-1])
+        undefined = torch.isnan(pairs).any(-1)
+        both_ways = 2.0 * torch.exp(beta * (pairs - 1.0)).sum(-1)
+        return torch.where(undefined, torch.nan, (both_ways + tokens) / tokens**2)
 
     return Observable(
         name="exponential_overlap",
@@ -106,7 +113,7 @@ def exponential_overlap(*, beta: float) -> Observable:
         definition=f"mean over all pairs (i, j), self-pairs included, of exp(beta (c_ij - 1)) at beta = {beta:g}",
         source=_NOTE,
         function=mean_exponential,
-        wants="gram",
+        wants="pairs",
         undefined="a row of zero length",
         needs_unit_rows=True,
         parameters=f"(beta={beta:g})",
@@ -133,13 +140,13 @@ def histogram_edges(bins: int) -> Tensor:
     return torch.linspace(-1.0, 1.0, bins + 1, dtype=torch.float64)
 
 
-def overlap_histogram(gram: Overlaps, *, bins: int) -> Tensor:
+def overlap_histogram(pairs: Pairs, *, bins: int) -> Tensor:
     """Exact counts of all unordered pairs i < j by overlap.
 
     Bins are half open, the last is closed, and nothing is dropped: the counts sum to T (T - 1) / 2.
 
     Args:
-        gram: Overlaps of unit rows, `*batch tokens tokens`.
+        pairs: Overlaps of unit rows over unordered pairs, `*batch pairs`, as `Cloud.pairs` gives them.
         bins: Number of equal bins over [-1, 1].
 
     Returns:
@@ -148,23 +155,26 @@ def overlap_histogram(gram: Overlaps, *, bins: int) -> Tensor:
     Raises:
         UnsoundError: If an overlap lies beyond [-1, 1] by more than rounding: the rows were not of unit length.
     """
-    tokens = gram.shape[-1]
-    flat = gram.reshape(-1, tokens, tokens)
-    i, j = torch.triu_indices(tokens, tokens, offset=1)
-    pairs = flat[:, i, j]
-    undefined = torch.isnan(pairs).any(-1)
+    flat = pairs.reshape(-1, pairs.shape[-1])
+    largest = flat.abs().amax(-1) if flat.shape[-1] else torch.zeros(len(flat))
+    undefined = torch.isnan(largest)
     if bool(undefined.any()):
-        pairs = torch.where(undefined[:, None], torch.zeros_like(pairs), pairs)
-    if pairs.numel() and float(pairs.abs().max()) > 1 + 1e-5:
+        flat = torch.where(undefined[:, None], 0.0, flat)
+    if bool((largest > 1 + 1e-5).any()):
         raise UnsoundError(
-            f"Argument `gram` must hold overlaps of unit rows, but one is {float(pairs.abs().max()):.6g}. "
+            f"Argument `pairs` must hold overlaps of unit rows, but one is {float(largest.nan_to_num().max()):.6g}. "
             "Normalize the rows first."
         )
-    index = ((pairs + 1.0) * (bins / 2)).to(torch.int64).clamp_(0, bins - 1)
-    offset = torch.arange(len(flat))[:, None] * bins
+    index = ((flat + 1.0) * (bins / 2)).to(torch.int32).clamp_(0, bins - 1)
+    offset = torch.arange(len(flat), dtype=torch.int32)[:, None] * bins
     counts = torch.bincount((index + offset).flatten(), minlength=bins * len(flat)).reshape(len(flat), bins)
     counts[undefined] = 0
-    return counts.reshape(*gram.shape[:-2], bins)
+    return counts.reshape(*pairs.shape[:-1], bins)
+
+
+def tokens_of(pairs: int) -> int:
+    """How many tokens have this many unordered pairs: T with T (T - 1) / 2 = pairs; 1 for none."""
+    return (1 + math.isqrt(1 + 8 * pairs)) // 2
 
 
 def mean_overlap_within(gram: Overlaps, start: int, stop: int) -> Value:

@@ -29,6 +29,9 @@ STEPS = {
     "without rogue coordinates": "set to zero the coordinates named by the calibration documents",
 }
 
+ROW_WISE = frozenset(STEPS) - {"center"}
+"""Steps that act on each row alone, whichever tokens stand beside it."""
+
 # Below this share of spread left after a subtraction, Gram entries have lost digits: start again from the rows.
 _CANCELLATION = 0.02
 # A spread within this many roundings of the rows' own dtype is rounding, not geometry: undefined.
@@ -50,8 +53,9 @@ class Calibration:
     coordinates: tuple[int, ...]
 
     def mapped(self, matrix: Tensor) -> Calibration:
-        """The calibration of rows times `matrix` (`dim dim`): the mean moves along, indices stay."""
-        return Calibration(mean=(self.mean.to(matrix) @ matrix), coordinates=self.coordinates)
+        """The calibration of rows times `matrix` (`dim dim`, or a diagonal `dim`): the mean moves, indices stay."""
+        mean = self.mean.to(matrix)
+        return Calibration(mean=mean * matrix if matrix.ndim == 1 else mean @ matrix, coordinates=self.coordinates)
 
 
 class Cloud:
@@ -86,12 +90,13 @@ class Cloud:
         self._rows: Callable[[], Tensor] = lambda: rows
         self._gram: Callable[[], Tensor] = lambda: rows @ rows.mT
         self._shared: dict[Hashable, Any] = {}
+        self._chosen_from: Callable[[str], Cloud] | None = None
 
     def _child(self, rows: Callable[[], Tensor], gram: Callable[[], Tensor], *, tokens: int | None = None) -> Cloud:
         child = object.__new__(Cloud)
         child.resolution, child.calibration, child.centered = self.resolution, self.calibration, self.centered
         child.tokens, child.dim = self.tokens if tokens is None else tokens, self.dim
-        child._rows, child._gram, child._shared = rows, gram, {}
+        child._rows, child._gram, child._shared, child._chosen_from = rows, gram, {}, None
         return child
 
     def shared(self, key: Hashable, make: Callable[[], _T]) -> _T:
@@ -116,6 +121,17 @@ class Cloud:
         return self.gram.diagonal(dim1=-2, dim2=-1)
 
     @cached_property
+    def norms(self) -> Tensor:
+        """Lengths of the rows as prepared, `*batch tokens`."""
+        return self.squared_norms.sqrt()
+
+    @cached_property
+    def pairs(self) -> Tensor:
+        """Inner products of the unordered pairs i < j, `*batch tokens*(tokens-1)/2`, row after row."""
+        i, j = torch.triu_indices(self.tokens, self.tokens, offset=1)
+        return self.gram[..., i, j]
+
+    @cached_property
     def squared_singular_values(self) -> Tensor:
         """Eigenvalues of the Gram matrix, descending, `*batch min(tokens,dim)`; rounding below zero becomes zero."""
         return eigenvalues(self.gram if self.tokens <= self.dim else self.rows.mT @ self.rows)
@@ -127,23 +143,28 @@ class Cloud:
 
     def without_tokens(self, first: int) -> Cloud:
         """The cloud without its first `first` tokens (a view of the same overlaps)."""
-        return self.shared(
-            ("without", first),
-            lambda: self._child(
+
+        def make() -> Cloud:
+            child = self._child(
                 lambda: self.rows[..., first:, :],
                 lambda: self.gram[..., first:, first:],
                 tokens=self.tokens - first,
-            ),
-        )
+            )
+            child._chosen_from = lambda step: self.after(step).without_tokens(first)
+            return child
+
+        return self.shared(("without", first), make)
 
     def member(self, index: int, tokens: Tensor) -> Cloud:
         """Configuration `index` of a batch alone, with only the tokens that the boolean `tokens` (`tokens`) names."""
         chosen = tokens.nonzero().flatten()
-        return self._child(
+        child = self._child(
             lambda: self.rows[index][chosen],
             lambda: self.gram[index][chosen][:, chosen],
             tokens=len(chosen),
         )
+        child._chosen_from = lambda step: self.after(step).member(index, tokens)
+        return child
 
     def prepared(self, steps: tuple[str, ...]) -> Cloud:
         """The cloud after the named steps, in order."""
@@ -167,6 +188,8 @@ class Cloud:
         }
         if step not in makers:
             raise ArgumentError(f"Argument `step` must be one of {', '.join(makers)}, but it is {step!r}. Correct it.")
+        if self._chosen_from is not None and step in ROW_WISE:  # choosing tokens and a step on each row commute
+            return self.shared(("after", step), lambda: self._chosen_from(step))  # type: ignore[misc]
         return self.shared(("after", step), makers[step])
 
     def _normalize(self) -> Cloud:

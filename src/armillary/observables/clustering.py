@@ -189,13 +189,23 @@ def cluster_sweep(
 
 
 def _trees(cloud: Cloud, distance: AngularDistance | ChordalDistance) -> list[np.ndarray | None]:
-    def make() -> list[np.ndarray | None]:
-        gram = cloud.gram.reshape(-1, cloud.tokens, cloud.tokens)
-        i, j = torch.triu_indices(cloud.tokens, cloud.tokens, offset=1)
-        condensed = distance.of(gram[:, i, j]).numpy()
-        return [_single_linkage(one, cloud.tokens) for one in condensed]
+    """One single-linkage tree a configuration; heights in the distance's unit.
 
-    return cloud.shared(("single linkage", distance), make)
+    Both distances decrease with the overlap, and single linkage only compares, so that the tree is that of 1 - c and
+    T - 1 heights are converted instead of T (T - 1) / 2 pairs.
+    """
+
+    def make() -> list[np.ndarray | None]:
+        pairs = cloud.pairs.reshape(-1, cloud.pairs.shape[-1]).double().numpy()
+        return [_single_linkage(1.0 - one, cloud.tokens) for one in pairs]
+
+    found = []
+    for tree in cloud.shared("single linkage", make):
+        if tree is not None:
+            tree = tree.copy()
+            tree[:, 2] = distance.of(torch.from_numpy(1.0 - tree[:, 2])).numpy()
+        found.append(tree)
+    return found
 
 
 def _single_linkage(condensed: np.ndarray, tokens: int) -> np.ndarray | None:

@@ -2,7 +2,8 @@
 
 An author writes the mathematics of one configuration and names, by the first parameter, what it is a function of:
 `configuration` (the rows as prepared, `*batch tokens dim`), `gram` (their inner products, `*batch tokens tokens`),
-`spectrum` (their singular values, `*batch rank`) or `cloud` (all of them, see `Cloud`). Batching, preparation, the
+`pairs` (the inner products of unordered pairs i < j, `*batch pairs`), `spectrum` (their singular values, `*batch rank`)
+or `cloud` (all of them, see `Cloud`). Batching, preparation, the
 command line's name and the table in the docs follow from the declaration.
 """
 
@@ -21,7 +22,7 @@ from armillary.observables.cloud import STEPS, Calibration, Cloud
 
 __all__ = ["OBSERVABLES", "Measurement", "Observable", "Preparation", "as_tensor", "observable"]
 
-Input = Literal["configuration", "gram", "spectrum", "cloud"]
+Input = Literal["configuration", "gram", "pairs", "spectrum", "cloud"]
 _ALIASES = {"x": "configuration"}
 _UNIT_TOLERANCE = 1e-4
 
@@ -139,6 +140,8 @@ class Measurement:
             source = prepared.rows
         elif self.observable.wants == "gram":
             source = prepared.gram
+        elif self.observable.wants == "pairs":
+            source = prepared.pairs
         elif self.observable.wants == "spectrum":
             source = prepared.singular_values
         value = self.observable.function(source)
@@ -200,7 +203,7 @@ def observable(
         A decorator that turns the function into an `Observable` and enters it under its name.
 
     Raises:
-        ArgumentError: If the function's first parameter is not configuration, gram, spectrum or cloud.
+        ArgumentError: If the function's first parameter is not configuration, gram, pairs, spectrum or cloud.
     """
 
     def declare(function: Callable[..., Any]) -> Observable:
@@ -208,8 +211,8 @@ def observable(
         wants = _ALIASES.get(first, first)
         if wants not in get_args(Input):
             raise ArgumentError(
-                f"Argument `{first}` of {function.__name__} must be named configuration, gram, spectrum or cloud, "
-                "but it is not. Name the first parameter after what the observable is a function of."
+                f"Argument `{first}` of {function.__name__} must be named configuration, gram, pairs, spectrum or "
+                "cloud, but it is not. Name the first parameter after what the observable is a function of."
             )
         words = definition or (inspect.getdoc(function) or "").split("\n")[0]
         made = Observable(

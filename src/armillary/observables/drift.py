@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from armillary.observables.cloud import Cloud
 from armillary.observables.declaration import observable
 from armillary.shapes import Configuration, Value
 
@@ -26,34 +27,33 @@ _NORMS = "Euclidean norms of the rows of the residual stream"
 
 
 @observable(symbol="mean |x|", source=_NORMS)
-def stream_norm_mean(configuration: Configuration) -> Value:
+def stream_norm_mean(cloud: Cloud) -> Value:
     """Mean Euclidean norm of the rows."""
-    return configuration.norm(dim=-1).mean(-1)
+    return cloud.norms.mean(-1)
 
 
 @observable(symbol="sd |x| / mean |x|", source=_NORMS, undefined="all rows zero")
-def stream_norm_spread(configuration: Configuration) -> Value:
+def stream_norm_spread(cloud: Cloud) -> Value:
     """Standard deviation of the row norms over their mean: 0 on a sphere."""
-    norms = configuration.norm(dim=-1)
-    return norms.std(-1, correction=0) / norms.mean(-1)
+    return cloud.norms.std(-1, correction=0) / cloud.norms.mean(-1)
 
 
 @observable(symbol="median |x|", source=_NORMS)
-def stream_norm_median(configuration: Configuration) -> Value:
+def stream_norm_median(cloud: Cloud) -> Value:
     """Median Euclidean norm of the rows (the lower one of the two middle rows if their number is even)."""
-    return configuration.norm(dim=-1).median(-1).values
+    return cloud.norms.median(-1).values
 
 
 @observable(symbol="|x_0|", source=_NORMS)
-def stream_norm_first(configuration: Configuration) -> Value:
+def stream_norm_first(cloud: Cloud) -> Value:
     """Euclidean norm of the first row."""
-    return configuration[..., 0, :].norm(dim=-1)
+    return cloud.norms[..., 0]
 
 
 @observable(symbol="n_0", source="a zero row has no direction, and no overlap")
-def zero_rows(configuration: Configuration) -> Value:
-    """Number of rows of exactly zero length."""
-    return (configuration == 0).all(-1).sum(-1).to(configuration.dtype)
+def zero_rows(cloud: Cloud) -> Value:
+    """Number of rows of zero length."""
+    return (cloud.norms == 0).sum(-1).to(cloud.norms.dtype)
 
 
 def massive_tokens(norms: Tensor, *, ratio: float) -> Tensor:

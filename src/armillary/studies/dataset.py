@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from armillary.observables.alignment import histogram_edges
+from armillary.observables.cloud import Cloud
 from armillary.observables.declaration import Measurement
 from armillary.observables.rank import isotropic_participation_rank, rank_ceiling, rank_tolerance
-from armillary.studies.plan import CENTERED, TAPS, TOKEN_SETS, position_bands
+from armillary.sphere import uniform
+from armillary.studies.plan import CENTERED, TAPS, TOKEN_SETS, Plan, position_bands
 from armillary.studies.reader import HISTOGRAM_PREPARATIONS, UPDATES, TapReader
 
 if TYPE_CHECKING:
     import xarray
 
-    from armillary.studies.laboratory import Laboratory
+__all__ = ["Layout", "as_dataset"]
 
-__all__ = ["as_dataset"]
-
+_DRAWS = 4
 _UPDATE_WORDS = {
     "length": (
         "|u| / |x|",
@@ -37,13 +39,40 @@ _UPDATE_NAMES = {"length": "update_norm"}
 _SCALAR = ("condition", "tap", "layer", "tokens", "preparation", "document")
 
 
-def as_dataset(
-    laboratory: Laboratory, readers: Mapping[str, TapReader], losses: Mapping[str, np.ndarray]
-) -> xarray.Dataset:
+@dataclass(frozen=True)
+class Layout:
+    """The axes of a laboratory's numbers, and what their attributes say.
+
+    Args:
+        layers: Measured layers, ascending.
+        measurements: At the stream after every block.
+        titles: Of the documents.
+        tokens: Tokens in each document.
+        depth: Number of blocks of the decoder.
+        width: Coordinates of its stream.
+        resolution: eps of the dtype of its states.
+        plan: The laboratory's further choices.
+        transformations: Names of the maps of the statement, in order.
+        seed: Of the statement's maps.
+    """
+
+    layers: tuple[int, ...]
+    measurements: tuple[Measurement, ...]
+    titles: tuple[str, ...]
+    tokens: int
+    depth: int
+    width: int
+    resolution: float
+    plan: Plan
+    transformations: tuple[str, ...]
+    seed: int
+
+
+def as_dataset(layout: Layout, readers: Mapping[str, TapReader], losses: Mapping[str, np.ndarray]) -> xarray.Dataset:
     """All numbers of a run with their labels, definitions and sources; NaN means not measured or undefined.
 
     Args:
-        laboratory: The study.
+        layout: Axes and conventions.
         readers: For each condition, what was read.
         losses: For each condition, the next-token loss of each document, `documents`.
 
@@ -52,13 +81,14 @@ def as_dataset(
     """
     import xarray as xr
 
-    conditions, layers = list(readers), list(laboratory.layers or ())
-    documents, plan = laboratory.documents, laboratory.plan
-    preparations = list(dict.fromkeys(["as given", *(str(m.preparation) for m in laboratory.measurements or ())]))
-    variables = _scalars(laboratory, readers, preparations)
+    conditions, plan = list(readers), layout.plan
+    preparations = list(dict.fromkeys(["as given", *(str(m.preparation) for m in layout.measurements)]))
+    variables = _scalars(layout, readers, preparations)
     variables |= _updates(readers)
-    variables |= _pictures(laboratory, readers)
-    variables |= _references(laboratory, preparations)
+    variables |= _pictures(layout, readers)
+    variables |= _references(layout, preparations)
+    isotropic, found = _isotropic(layout)
+    variables |= found
     variables["loss"] = (
         ("condition", "document"),
         np.stack([losses[name] for name in conditions]),
@@ -70,33 +100,33 @@ def as_dataset(
             "units": "nats per token",
         },
     )
-    bands = position_bands(documents.tokens, plan.bands)
+    bands = position_bands(layout.tokens, plan.bands)
     edges = histogram_edges(plan.bins).numpy()
     steps = [", ".join(one) for one in HISTOGRAM_PREPARATIONS]
     coordinates: dict[str, Any] = {
         "condition": conditions,
-        "layer": np.asarray(layers),
+        "layer": np.asarray(layout.layers),
         "tap": list(TAPS),
         "tokens": list(TOKEN_SETS),
         "preparation": preparations,
-        "document": list(documents.titles),
+        "document": list(layout.titles),
         "bin": ("bin", (edges[:-1] + edges[1:]) / 2, {"edges": edges}),
         "threshold": ("threshold", np.asarray(plan.thresholds), {"units": "radians"}),
         "band": [f"{start}-{stop - 1}" for start, stop in bands],
-        "component": np.arange(documents.tokens - 1),
-        "position": np.arange(documents.tokens),
-        "coordinate": np.arange(laboratory.decoder.facts.width),
+        "component": np.arange(layout.tokens - 1),
+        "position": np.arange(layout.tokens),
+        "coordinate": np.arange(layout.width),
         "histogram_tokens": list(TOKEN_SETS),
         "histogram_preparation": steps,
         "spectrum_preparation": steps,
+        "isotropic_measurement": isotropic,
     }
     statement = next(iter(readers.values())).statement
     if statement:
-        maps = next(iter(laboratory.transformations().values()))
         coordinates |= {
-            "transformation": ["none", *(str(one) for one in maps)],
+            "transformation": ["none", *layout.transformations],
             "statement_layer": np.asarray(list(statement)),
-            "statement_measurement": [str(one) for one in laboratory.measurements or ()],
+            "statement_measurement": [str(one) for one in layout.measurements],
         }
         variables["statement_value"] = (
             ("transformation", "statement_layer", "statement_measurement", "document"),
@@ -106,29 +136,23 @@ def as_dataset(
                 "condition": conditions[0],
                 "tap": "block",
                 "tokens": "without_first",
-                "seed": laboratory.seed,
-                "general_linear_seed": laboratory.seed,
+                "seed": layout.seed,
+                "general_linear_seed": layout.seed,
                 "condition_number": plan.condition_number,
             },
         )
-    facts = laboratory.decoder.facts
-    return xr.Dataset(
-        variables,
-        coords=coordinates,
-        attrs={"layers": facts.layers, "width": facts.width, "tokens_per_document": documents.tokens},
-    )
+    attrs = {"layers": layout.depth, "width": layout.width, "tokens_per_document": layout.tokens}
+    return xr.Dataset(variables, coords=coordinates, attrs=attrs)
 
 
-def _scalars(
-    laboratory: Laboratory, readers: Mapping[str, TapReader], preparations: list[str]
-) -> dict[str, tuple[Any, ...]]:
+def _scalars(layout: Layout, readers: Mapping[str, TapReader], preparations: list[str]) -> dict[str, tuple[Any, ...]]:
     shape = (
         len(readers),
         len(TAPS),
-        len(laboratory.layers or ()),
+        len(layout.layers),
         len(TOKEN_SETS),
         len(preparations),
-        len(laboratory.documents),
+        len(layout.titles),
     )
     found: dict[str, tuple[Any, ...]] = {}
     asked: dict[str, list[list[str]]] = {}
@@ -138,7 +162,7 @@ def _scalars(
         blocks += [(place, "massive_tokens", "as given", None, block) for place, block in reader.massive_counts.items()]
         for place, name, preparation, measurement, block in blocks:
             if name not in found:
-                attrs = _massive(laboratory) if measurement is None else _attributes(laboratory, measurement)
+                attrs = _massive(layout) if measurement is None else _attributes(layout, measurement)
                 found[name], asked[name] = (_SCALAR, np.full(shape, np.nan), attrs), []
             found[name][1][c, TAPS.index(place), :, :, preparations.index(preparation)] = block
             sets = TOKEN_SETS[:1] if name == "stream_norm_first" else TOKEN_SETS
@@ -148,13 +172,13 @@ def _scalars(
     return found
 
 
-def _massive(laboratory: Laboratory) -> dict[str, Any]:
-    ratio = laboratory.plan.massive_ratio
+def _massive(layout: Layout) -> dict[str, Any]:
+    ratio = layout.plan.massive_ratio
     words = f"number of tokens whose norm exceeds {ratio:g} times the median norm of their document"
     return {"symbol": "n_massive", "definition": words, "source": "Sun et al. 2024", "undefined": "never"}
 
 
-def _attributes(laboratory: Laboratory, measurement: Measurement) -> dict[str, Any]:
+def _attributes(layout: Layout, measurement: Measurement) -> dict[str, Any]:
     one = measurement.observable
     attrs: dict[str, Any] = {
         "symbol": one.symbol,
@@ -168,15 +192,9 @@ def _attributes(laboratory: Laboratory, measurement: Measurement) -> dict[str, A
     if one.name in ("cluster_count", "clustering_order_parameter"):
         attrs["grouping"] = one.parameters.strip("()")
     if one.name == "algebraic_rank":
-        share = rank_tolerance(laboratory.documents.tokens, laboratory.decoder.facts.width, _resolution(laboratory))
+        share = rank_tolerance(layout.tokens, layout.width, layout.resolution)
         attrs["tolerance"] = f"max(T, d) eps s_max, at most {share:.2e} s_max; eigenvalues in float64"
     return attrs
-
-
-def _resolution(laboratory: Laboratory) -> float:
-    import torch
-
-    return float(torch.finfo(getattr(torch, laboratory.decoder.facts.dtype)).eps)
 
 
 def _updates(readers: Mapping[str, TapReader]) -> dict[str, tuple[Any, ...]]:
@@ -202,13 +220,14 @@ def _updates(readers: Mapping[str, TapReader]) -> dict[str, tuple[Any, ...]]:
     return found
 
 
-def _pictures(laboratory: Laboratory, readers: Mapping[str, TapReader]) -> dict[str, tuple[Any, ...]]:
-    every, layers = readers.values(), list(laboratory.layers or ())
-    width = laboratory.decoder.facts.width
-    count = len(laboratory.documents)
+def _pictures(layout: Layout, readers: Mapping[str, TapReader]) -> dict[str, tuple[Any, ...]]:
+    every, width = readers.values(), layout.width
+    count = len(layout.titles)
     swept = {"tap": "block", "tokens": "without_first", "preparation": ", ".join(CENTERED)}
     sweep = ("condition", "layer", "threshold", "document")
-    directions = [[reader.mean_direction.get(layer, np.full(width, np.nan)) for layer in layers] for reader in every]
+    directions = [
+        [reader.mean_direction.get(layer, np.full(width, np.nan)) for layer in layout.layers] for reader in every
+    ]
     return {
         "overlap_histogram": (
             ("condition", "layer", "histogram_tokens", "histogram_preparation", "document", "bin"),
@@ -248,7 +267,7 @@ def _pictures(laboratory: Laboratory, readers: Mapping[str, TapReader]) -> dict[
             ("condition", "layer", "document", "position"),
             np.stack([reader.massive for reader in every]),
             {
-                "definition": f"1 where a norm exceeds {laboratory.plan.massive_ratio:g} medians of the document",
+                "definition": f"1 where a norm exceeds {layout.plan.massive_ratio:g} medians of the document",
                 "tap": "block",
             },
         ),
@@ -264,9 +283,24 @@ def _pictures(laboratory: Laboratory, readers: Mapping[str, TapReader]) -> dict[
     }
 
 
-def _references(laboratory: Laboratory, preparations: list[str]) -> dict[str, tuple[Any, ...]]:
-    width = laboratory.decoder.facts.width
-    counts = [laboratory.documents.tokens, laboratory.documents.tokens - 1, laboratory.documents.tokens - 1]
+def _isotropic(layout: Layout) -> tuple[list[str], dict[str, tuple[Any, ...]]]:
+    """What a cloud of independent uniform directions of the same size gives, for whatever is measured of unit rows."""
+    chosen = [one for one in layout.measurements if one.preparation.unit_rows and not one.preparation.needs_calibration]
+    draws = [Cloud(uniform(tokens=layout.tokens - 1, dim=layout.width, seed=seed)) for seed in range(_DRAWS)]
+    values = [np.mean([float(one.of(draw)) for draw in draws]) for one in chosen]
+    spectrum = np.mean([draw.singular_values.numpy() for draw in draws], axis=0)
+    padded = np.full(layout.tokens - 1, np.nan)
+    padded[: len(spectrum)] = spectrum
+    words = f"mean over {_DRAWS} clouds of independent uniform directions, as many rows and coordinates"
+    return [str(one) for one in chosen], {
+        "isotropic_value": (("isotropic_measurement",), np.asarray(values), {"definition": words}),
+        "isotropic_singular_values": (("component",), padded, {"definition": f"singular values, {words}"}),
+    }
+
+
+def _references(layout: Layout, preparations: list[str]) -> dict[str, tuple[Any, ...]]:
+    width = layout.width
+    counts = [layout.tokens, layout.tokens - 1, layout.tokens - 1]
     ceiling = [[rank_ceiling(n, width, centered="center" in p.split(", ")) for p in preparations] for n in counts]
     isotropic = [[isotropic_participation_rank(n, width) for _ in preparations] for n in counts]
     return {

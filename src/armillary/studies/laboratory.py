@@ -23,8 +23,8 @@ from armillary.models.documents import Documents
 from armillary.observables.cloud import STEPS, Calibration
 from armillary.observables.declaration import Measurement
 from armillary.record import Record
-from armillary.studies.dataset import as_dataset
-from armillary.studies.plan import Plan, default_measurements, statement_layers
+from armillary.studies.dataset import Layout, as_dataset
+from armillary.studies.plan import Plan, at_other_taps, default_measurements, statement_layers
 from armillary.studies.reader import CalibrationReader, TapReader
 
 __all__ = ["Laboratory"]
@@ -66,7 +66,7 @@ class Laboratory:
     level: float = 0.95
     resamples: int = 2000
     seed: int = 0
-    batch_size: int = 4
+    batch_size: int = 8
 
     def __post_init__(self) -> None:
         facts = self.decoder.facts
@@ -106,12 +106,8 @@ class Laboratory:
 
     @property
     def light(self) -> tuple[Measurement, ...]:
-        """What is measured at the other taps too: whatever needs no more than the overlaps and no calibration."""
-        return tuple(
-            one
-            for one in self.measurements or ()
-            if one.observable.wants == "gram" and not one.preparation.needs_calibration
-        )
+        """What is measured at the other taps too."""
+        return at_other_taps(self.measurements or ())
 
     def run(self, path: str | Path, *, progress: Progress | None = None) -> Record:
         """Measure every condition and write the record.
@@ -145,7 +141,7 @@ class Laboratory:
             path,
             self.choices(),
             self._provenance(started, proofs, calibrations, timings),
-            as_dataset(self, readers, losses),
+            as_dataset(self._layout(), readers, losses),
         )
 
     def _calibrate(self, condition: Condition, applied: Applied, tell: Progress) -> dict[int, Calibration]:
@@ -180,7 +176,7 @@ class Laboratory:
             tokens=self.documents.tokens,
             plan=self.plan,
             calibrations=calibrations,
-            transformations=self.transformations() if statement else {},
+            maps=self._maps() if statement else {},
             condition=condition.name,
             titles=self.documents.titles,
         )
@@ -193,6 +189,26 @@ class Laboratory:
             layer: (*seeded, DiagonalGain(_gain(gains[_norm_after(layer)])))
             for layer in statement_layers(self.layers or ())
         }
+
+    def _maps(self) -> dict[int, list[torch.Tensor]]:
+        width, transformations = self.decoder.facts.width, self.transformations()
+        made = {one: one.matrix(width) for one in {one for chosen in transformations.values() for one in chosen}}
+        return {layer: [made[one] for one in chosen] for layer, chosen in transformations.items()}
+
+    def _layout(self) -> Layout:
+        facts = self.decoder.facts
+        return Layout(
+            layers=tuple(self.layers or ()),
+            measurements=tuple(self.measurements or ()),
+            titles=self.documents.titles,
+            tokens=self.documents.tokens,
+            depth=facts.layers,
+            width=facts.width,
+            resolution=float(torch.finfo(getattr(torch, facts.dtype)).eps),
+            plan=self.plan,
+            transformations=tuple(str(one) for one in next(iter(self.transformations().values()))),
+            seed=self.seed,
+        )
 
     def cost(self) -> dict[str, Any]:
         """What a run would take, from one document measured once: passes, seconds, bytes; nothing is written.

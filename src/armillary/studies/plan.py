@@ -30,7 +30,7 @@ from armillary.observables.rank import (
     stable_rank,
 )
 
-__all__ = ["TAPS", "TOKEN_SETS", "Plan", "default_measurements", "position_bands", "statement_layers"]
+__all__ = ["TAPS", "TOKEN_SETS", "Plan", "at_other_taps", "default_measurements", "position_bands", "statement_layers"]
 
 TAPS = ("block", "mid", "block_read", "mid_read")
 """The stream after a block, after its attention, and both as the next norm hands them to the sublayer behind it."""
@@ -104,6 +104,19 @@ class Plan:
     bands: int = 4
 
 
+def at_other_taps(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
+    """Those that are taken after attention and as read too: mean overlap, squared mean and participation rank.
+
+    Args:
+        measurements: What is measured after every block.
+
+    Returns:
+        The ones among them of unit rows that need no calibration.
+    """
+    names = (mean_overlap.name, squared_mean_direction.name, participation_rank.name)
+    return tuple(one for one in measurements if one.name in names and one.preparation.steps in (SPHERE, CENTERED))
+
+
 def position_bands(tokens: int, count: int) -> tuple[tuple[int, int], ...]:
     """Bands [start, stop) of positions of nearly equal size, the first token left out.
 
@@ -120,13 +133,13 @@ def position_bands(tokens: int, count: int) -> tuple[tuple[int, int], ...]:
 
 
 def statement_layers(layers: Sequence[int]) -> tuple[int, ...]:
-    """Where the statement's maps are applied: about a quarter, half and three quarters of the way, and the last layer.
+    """Where the statement's maps are applied: half of the way, and the last layer.
 
     Args:
         layers: Measured layers, ascending.
 
     Returns:
-        Up to four of them.
+        One or two of them.
     """
     last = len(layers) - 1
-    return tuple(dict.fromkeys(layers[round(last * share)] for share in (0.25, 0.5, 0.75, 1.0)))
+    return tuple(dict.fromkeys(layers[round(last * share)] for share in (0.5, 1.0)))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from armillary.errors import NumericalError
-from armillary.invariance import Transformation, values_after
+from armillary.invariance import values_after
 from armillary.models.capture import Tap
 from armillary.observables.alignment import mean_overlap_within, overlap_histogram
 from armillary.observables.cloud import Calibration, Cloud
@@ -85,7 +85,7 @@ class TapReader:
         tokens: Tokens in each.
         plan: The laboratory's further choices.
         calibrations: For each layer, what was estimated on other documents.
-        transformations: For each statement layer, the named maps to try.
+        maps: For each statement layer, the matrices (or diagonals) that its rows are multiplied by.
         condition: Name, for messages.
         titles: Document titles, for messages.
     """
@@ -100,13 +100,13 @@ class TapReader:
         tokens: int,
         plan: Plan,
         calibrations: Mapping[int, Calibration],
-        transformations: Mapping[int, Sequence[Transformation]],
+        maps: Mapping[int, Sequence[Tensor]],
         condition: str,
         titles: Sequence[str],
     ) -> None:
         self.measurements, self.light, self.plan = tuple(measurements), tuple(light), plan
         self.layers = {layer: index for index, layer in enumerate(layers)}
-        self.calibrations, self.transformations = calibrations, transformations
+        self.calibrations = calibrations
         self.condition, self.titles = condition, titles
         self.bands = position_bands(tokens, plan.bands)
         self.start = 0
@@ -127,9 +127,8 @@ class TapReader:
         self.sweep = {k: _empty(len(self.layers), len(plan.thresholds), documents) for k in ("count", "order")}
         self.by_band = _empty(len(self.layers), len(self.bands), documents)
         self.massive = np.zeros((len(self.layers), documents, tokens), dtype=np.int8)
-        self.statement: dict[int, np.ndarray] = {
-            layer: _empty(len(maps) + 1, len(self.measurements), documents) for layer, maps in transformations.items()
-        }
+        self.maps = maps
+        self.statement = {layer: _empty(len(m) + 1, len(self.measurements), documents) for layer, m in maps.items()}
 
     def at(self, start: int) -> TapReader:
         """The reader, told that the next batch begins with document `start`."""
@@ -142,8 +141,10 @@ class TapReader:
         if tap.layer not in self.layers:
             return
         layer, where = self.layers[tap.layer], slice(self.start, self.start + len(residual))
-        self._check_finite(tap, residual)
-        massive = massive_tokens(residual.norm(dim=-1).cpu(), ratio=self.plan.massive_ratio)
+        norms = residual.norm(dim=-1).cpu()
+        if not bool(torch.isfinite(norms).all()):
+            self._check_finite(tap, residual)
+        massive = massive_tokens(norms, ratio=self.plan.massive_ratio)
         residual, read = residual.cpu(), read.cpu()
         stream = Cloud(
             residual,
@@ -163,7 +164,7 @@ class TapReader:
             self._pictures(sets, layer, where)
             self.massive[layer, where] = massive.numpy()
             self._mean_direction(tap.layer, stream)
-            if tap.layer in self.transformations:
+            if tap.layer in self.statement:
                 self._statement(tap.layer, stream, where)
 
     def _store(self, place: str, key: Measurement, layer: int, token_set: int, where: slice, value: Tensor) -> None:
@@ -197,10 +198,10 @@ class TapReader:
     def _pictures(self, sets: _TokenSets, layer: int, where: slice) -> None:
         for p, steps in enumerate(HISTOGRAM_PREPARATIONS):
             for t, cloud in enumerate(sets.shared):
-                self.histogram[layer, t, p, where] = overlap_histogram(cloud.prepared(steps).gram, bins=self.plan.bins)
+                self.histogram[layer, t, p, where] = overlap_histogram(cloud.prepared(steps).pairs, bins=self.plan.bins)
             self.histogram[layer, 2, p, where] = self.histogram[layer, 1, p, where]
             for document, cloud in sets.alone.items():
-                counts = overlap_histogram(cloud.prepared(steps).gram, bins=self.plan.bins)
+                counts = overlap_histogram(cloud.prepared(steps).pairs, bins=self.plan.bins)
                 self.histogram[layer, 2, p, self.start + document] = counts
             values = sets.shared[1].prepared(steps).singular_values
             self.singular_values[layer, p, where, : values.shape[-1]] = values.numpy()
@@ -219,8 +220,8 @@ class TapReader:
         table = self.statement[layer]
         for m, measurement in enumerate(self.measurements):
             table[0, m, where] = measurement.of(kept).numpy()
-        for t, transformation in enumerate(self.transformations[layer], start=1):
-            after = values_after(kept, transformation.matrix(stream.dim), self.measurements)
+        for t, matrix in enumerate(self.maps[layer], start=1):
+            after = values_after(kept, matrix, self.measurements)
             table[t, :, where] = np.stack([value.numpy() for value in after])
 
     def _check_finite(self, tap: Tap, residual: Tensor) -> None:
