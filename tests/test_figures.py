@@ -312,3 +312,29 @@ def test_drawing_needs_no_model_library(record):
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_an_outsized_interval_does_not_flatten_the_curves():
+    panel = Panel(
+        "", Axis("layer"), Axis("value"), (Curve("a", (0.0, 1.0), (0.2, 0.4), (0.1, -50.0), (0.3, math.inf)),)
+    )
+    low, high = panel.reach
+    assert 0.0 < low < 0.2 and 0.4 < high < 0.5
+    wide = Panel(
+        "", Axis("layer"), Axis("value", "log"), (Curve("a", (0.0, 1.0), (1.0, 100.0), (-1.0, 90.0), (2.0, 1e9)),)
+    )
+    low, high = wide.reach
+    assert 0.1 < low < 1.0 and 100.0 < high < 1000.0
+
+
+def test_declared_limits_are_kept():
+    assert Panel("", Axis("x"), Axis("y", limits=(-1.0, 1.0)), (Curve("a", (0.0,), (5.0,)),)).reach == (-1.0, 1.0)
+
+
+def test_a_spike_does_not_flatten_the_first_conditions_histogram(record, tmp_path):
+    dataset = record.dataset.copy(deep=True)
+    counts = dataset["overlap_histogram"]
+    counts.loc[{"condition": "ablated-mlp"}] = 0
+    counts.loc[{"condition": "ablated-mlp", "bin": counts["bin"][-1]}] = 1000
+    panel = drawings(Reading(_reduced(record, tmp_path, dataset)))["overlap_histograms"].opening.panels[0]
+    assert max(panel.curves[-1].y) == 1.0 and panel.reach[1] < 0.5

@@ -209,6 +209,45 @@ def test_near_consensus_the_centered_rank_is_resolved_as_far_as_the_rows_are() -
     assert float(participation_rank.after("center").of(single)) == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_row_that_lies_at_the_mean_has_no_direction_after_centering(dtype: torch.dtype) -> None:
+    rows = torch.as_tensor(gaussian(9, 16)) + 50.0
+    rows[4] = rows[[0, 1, 2, 3, 5, 6, 7, 8]].mean(0)
+    cloud = Cloud(rows.to(dtype), accumulate=torch.float64)
+    assert math.isnan(float(mean_overlap.after("center", "normalize").of(cloud)))
+    without = rows[[0, 1, 2, 3, 5, 6, 7, 8]]
+    expected = participation_rank.after("center")(without)
+    assert float(participation_rank.after("center").of(cloud)) == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_row_near_the_mean_keeps_its_direction_in_float32() -> None:
+    rows = gaussian(12, 24) + 40.0
+    rows[3] = np.delete(rows, 3, 0).mean(0) + 0.02 * gaussian(1, 24, seed=8)[0]
+    single = Cloud(torch.as_tensor(rows).float())
+    exact = mean_overlap.after("center", "normalize")(torch.as_tensor(rows).float().double())
+    assert float(mean_overlap.after("center", "normalize").of(single)) == pytest.approx(exact, abs=1e-5)
+
+
+def test_half_precision_has_no_algebraic_rank_but_participation_rank_stays_near() -> None:
+    rows = torch.as_tensor(gaussian(64, 576))
+    half = Cloud(rows.bfloat16())
+    assert math.isnan(float(algebraic_rank.after("normalize").of(half)))
+    assert float(participation_rank.after("normalize").of(half)) == pytest.approx(
+        participation_rank.after("normalize")(rows), rel=1e-2
+    )
+
+
+def test_updates_of_half_precision_streams_do_not_overflow() -> None:
+    before = torch.full((1, 600), 300.0, dtype=torch.float16)
+    update = sublayer_update(before, before * 1.5)
+    assert update.radial.item() == pytest.approx(0.5, abs=1e-3)
+    assert update.tangential.item() == pytest.approx(0.0, abs=1e-3)
+
+
+def test_no_token_at_all_is_undefined() -> None:
+    assert math.isnan(participation_rank.after()(gaussian(4, 3), tokens=np.zeros(4, dtype=bool)))
+
+
 def test_the_histogram_counts_every_pair_once_and_closes_its_last_bin() -> None:
     rows = torch.cat([torch.as_tensor(gaussian(40, 8)).float()] * 2)  # every token twice: overlaps of 1 and a bit more
     gram = rows @ rows.mT
@@ -340,8 +379,8 @@ def test_no_rank_exceeds_its_ceiling() -> None:
     for tokens, dim in ((5, 9), (9, 5)):
         rows = gaussian(tokens, dim)
         for one in RANKS:
-            assert one.after()(rows) <= rank_ceiling(tokens, dim, centered=False) + 1e-9
-            assert one.after("center")(rows) <= rank_ceiling(tokens, dim, centered=True) + 1e-9
+            assert one.after()(rows) <= rank_ceiling(tokens, dim, Preparation()) + 1e-9
+            assert one.after("center")(rows) <= rank_ceiling(tokens, dim, Preparation(("center",))) + 1e-9
 
 
 def test_algebraic_rank_counts_repeated_rows_once_in_float32_too() -> None:
@@ -392,7 +431,7 @@ def test_an_update_splits_into_radial_and_tangential_part() -> None:
     update = sublayer_update(before, before + torch.tensor([[1.0, 3.0]], dtype=torch.float64))
     assert update.radial.item() == pytest.approx(0.5)
     assert update.tangential.item() == pytest.approx(1.5)
-    assert update.length.item() == pytest.approx(math.sqrt(10) / 2)
+    assert update.norm.item() == pytest.approx(math.sqrt(10) / 2)
     assert update.angle.item() == pytest.approx(math.pi / 4)
 
 

@@ -119,7 +119,7 @@ def test_the_answers_numbers_are_the_records_estimates(record, text):
 
 def test_trained_minus_initial_stands_with_its_sign_and_paired_interval(text):
     assert re.search(
-        r"Trained minus initial, paired by document: −0\.\d+ \[−0\.\d+, −0\.\d+\] against initial \(library spread, seed 0\), lower",
+        r"Trained minus initial, paired by document: −0\.\d+ \[−0\.\d+, −0\.\d+\] against initial \(library, seed 0\), lower",
         text,
     )
 
@@ -132,6 +132,14 @@ def test_two_recipes_with_opposite_signs_are_said_to_decide_the_sign(record, tmp
     )
     dataset["mean_overlap"].loc[{"condition": "initial-released-seed0"}] *= 0.3
     assert "The sign depends on the initialization recipe" in _text(_written(record, tmp_path, dataset=dataset))
+
+
+def test_two_seeds_of_a_recipe_are_not_called_one(record, tmp_path):
+    dataset = record.dataset.isel(condition=[0, 1, 1]).assign_coords(
+        condition=["trained", "initial-library-seed0", "initial-library-seed1"]
+    )
+    said = _text(_written(record, tmp_path, dataset=dataset))
+    assert "a few seeds are shown" in said and "ne seed each" not in said
 
 
 def test_the_sign_is_not_said_to_depend_on_recipes_that_agree(text):
@@ -186,7 +194,7 @@ def test_skipped_documents_are_named_with_their_reason(text):
 
 def test_the_statement_follows_the_mapped_numbers(record, tmp_path, text):
     assert re.search(
-        r"Under a non-orthogonal change of basis these would change: mean overlap \(rows normalized\), participation rank .*?These would not: algebraic rank \(rows as given\)\.",
+        r"Under a non-orthogonal change of basis these would change: mean overlap and participation rank \(every preparation\)\. These would not: algebraic rank\.",
         text,
     )
     dataset = record.dataset.copy(deep=True)
@@ -196,7 +204,7 @@ def test_the_statement_follows_the_mapped_numbers(record, tmp_path, text):
     dataset["statement_value"].loc[moved] = dataset["statement_value"].loc[moved] - 5.0
     said = _text(_written(record, tmp_path, dataset=dataset))
     assert re.search(
-        r"these would change: participation rank .*? and algebraic rank \(rows as given\)\. These would not: mean overlap \(rows normalized\)\.",
+        r"these would change: participation rank .*? and algebraic rank\. These would not: mean overlap\.",
         said,
     )
 
@@ -207,7 +215,7 @@ def test_an_orthogonal_map_that_moves_a_number_is_reported(record, tmp_path):
         {"transformation": "orthogonal", "statement_measurement": "mean_overlap | normalize"}
     ] += 0.1
     said = _text(_written(record, tmp_path, dataset=dataset))
-    assert "changes mean overlap (rows normalized), which should not be beyond rounding" in said
+    assert "Even an orthogonal map changes mean overlap:" in said
 
 
 def test_a_change_has_the_paired_difference_of_its_documents(record):
@@ -293,6 +301,10 @@ def test_a_page_is_written_whole_or_not_at_all(record, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="full"):
         write_report(record, target)
     assert target.read_bytes() == before and [p.name for p in target.parent.iterdir()] == ["report.html"]
+
+
+def test_the_methods_paragraph_says_what_the_named_recipes_are(text):
+    assert "“library” is the library's default standard deviation, 0.02." in text
 
 
 # nothing breaks out

@@ -6,15 +6,20 @@ skipped, 130 interrupted. Heavy imports happen inside the commands, so that `arm
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from armillary.errors import ArgumentError, ArmillaryError
+from armillary.errors import ArgumentError, ArmillaryError, UnsoundError
 
 if TYPE_CHECKING:
+    from armillary.models.conditions import Condition
     from armillary.models.decoder import Decoder
     from armillary.models.documents import Documents
     from armillary.record import Record
@@ -24,6 +29,7 @@ __all__ = ["app", "main"]
 
 DONE_WITH_SKIPS = 5
 INTERRUPTED = 130
+LARGEST_SEED = 2**63 - 1
 CALIBRATION_DOCUMENTS = 8
 LAB_CONDITIONS = (
     "trained",
@@ -33,11 +39,20 @@ LAB_CONDITIONS = (
     "ablated:attention",
     "ablated:positions",
 )
+OPTIONS = {
+    "source": "--model",
+    "documents": "--documents",
+    "tokens": "--max-tokens",
+    "condition": "--conditions",
+    "conditions": "--conditions",
+    "device": "--device",
+    "dtype": "--dtype",
+}
+"""What the arguments of the library are called here; `path` depends on the command."""
 
 app = typer.Typer(
     name="armillary",
     help="The geometry of transformers as interacting particles on a sphere: calculate first, then measure.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -71,10 +86,10 @@ def lab(
     layers: Annotated[str | None, typer.Option(help="For example 0,5,10-30. Default: all; 0 is the embedding.")] = None,
     max_documents: Annotated[int, typer.Option(min=1, help="The first N that are long enough.")] = 32,
     max_tokens: Annotated[int, typer.Option(min=4, help="Tokens of every document: the same number for all.")] = 256,
-    batch_size: Annotated[int, typer.Option(min=1, help="Documents in one pass.")] = 4,
+    batch_size: Annotated[int, typer.Option(min=1, help="Documents in one pass.")] = 8,
     device: Device = "auto",
     dtype: Dtype = "float32",
-    seed: Annotated[int, typer.Option(min=0, help="Of the resampling and the statement's maps.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of the resampling and the statement's maps.")] = 0,
     level: Annotated[float, typer.Option(help="Nominal coverage of the intervals.")] = 0.95,
     out: Annotated[Path, typer.Option(help="New folder for the record.")] = Path("records/lab"),
     dry_run: Annotated[
@@ -86,24 +101,26 @@ def lab(
     """Measure a decoder layer by layer, trained, initial and ablated, on identical documents; write a record."""
     from armillary.record import Record
 
+    _require_interval(level=level, documents=max_documents)
     if not dry_run:
         Record.require_new(out)
-    study = _laboratory(
-        model=model, documents=documents, conditions=conditions, layers=layers, max_documents=max_documents,
-        max_tokens=max_tokens, batch_size=batch_size, device=device, dtype=dtype, seed=seed, level=level,
-    )  # fmt: skip
-    if dry_run:
-        _print_estimate(study, as_json=as_json)
-        return
-    with _progress(quiet=quiet or as_json) as progress:
-        record = study.run(out, progress=progress)
-    page = _pictures(record)
-    if as_json:
-        _print_json(_summary(record))
-    elif not quiet:
-        _closing_words(record, page)
-    if study.documents.skipped:
-        raise typer.Exit(DONE_WITH_SKIPS)
+    with _interruptible(out):
+        study = _laboratory(
+            model=model, documents=documents, conditions=conditions, layers=layers, max_documents=max_documents,
+            max_tokens=max_tokens, batch_size=batch_size, device=device, dtype=dtype, seed=seed, level=level,
+        )  # fmt: skip
+        if dry_run:
+            _print_estimate(study, as_json=as_json)
+            return
+        with _progress("measuring", quiet=quiet) as progress:
+            record = study.run(out, progress=progress)
+        if as_json:  # before anything is drawn: numbers do not wait for pictures
+            _print_json(_summary(record))
+        page = _pictures(record, quiet=quiet)
+        if not quiet:
+            _closing_words(record, page, as_json=as_json)
+        if study.documents.skipped:
+            raise typer.Exit(DONE_WITH_SKIPS)
 
 
 @app.command()
@@ -113,8 +130,9 @@ def check(model: Model = None, device: Device = "auto", dtype: Dtype = "float32"
 
     from armillary.models.decoder import load_decoder, prove
 
-    decoder = load_decoder(model, device=device, dtype=dtype, prove=False)
-    promises = prove(decoder)
+    with _interruptible():
+        decoder = load_decoder(model, device=device, dtype=dtype, prove=False)
+        promises = prove(decoder)
     if as_json:
         _print_json({"model": asdict(decoder.facts), "promises": [asdict(one) for one in promises]})
     else:
@@ -133,47 +151,146 @@ def report(
     """Draw the page and the figures of a record again, without the model."""
     from armillary.record import Record
 
-    page = _pictures(Record.open(record))
+    with _interruptible(record):
+        page = _pictures(Record.open(record), quiet=quiet)
     if not quiet:
         typer.echo(str(page))
 
 
 def main() -> None:
     """Run the command line; every trouble that armillary explains ends in one sentence and its exit code."""
-    command = typer.main.get_command(app)
+    arguments = sys.argv[1:] or ["--help"]
     try:
-        code = command.main(prog_name="armillary", standalone_mode=False)
-    except (KeyboardInterrupt, typer.Abort):
-        typer.echo("Interrupted; nothing was written.", err=True)
-        sys.exit(INTERRUPTED)
-    except typer.exceptions.TyperException as error:  # a wrong option: the parser's own sentence
-        typer.echo(f"armillary: {error}", err=True)
-        sys.exit(error.exit_code)
+        code = typer.main.get_command(app).main(arguments, prog_name="armillary", standalone_mode=False)
     except ArmillaryError as error:
-        typer.echo(f"armillary: {error}", err=True)
-        sys.exit(error.exit_code)
+        code = _refusal(_with_options(str(error), arguments), error.exit_code)
+    except typer.exceptions.TyperException as error:  # a wrong option: the parser's own sentence
+        code = _refusal(_parser_words(error.format_message(), arguments), error.exit_code)
+    except OSError as error:  # a full disk, a folder that was taken away: nothing of armillary's own
+        where = f"{error.filename} " if error.filename else ""
+        code = _refusal(f"{where}cannot be used ({error.strerror or error}). Check the disk, or name another place.", 2)
+    except (MemoryError, RuntimeError) as error:
+        if not _out_of_memory(error):
+            raise
+        code = _refusal("The memory of this machine does not suffice. Lower --batch-size or --max-tokens.", 2)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _refusal(sentence: str, code: int) -> int:
+    shown = sentence.encode("utf-8", "backslashreplace").decode("utf-8")  # a file name may hold any bytes
+    typer.echo("armillary: " + " ".join(shown.split()), err=True)
+    return code
+
+
+def _with_options(sentence: str, arguments: Sequence[str]) -> str:
+    """The sentence with the library's arguments called as they are on the command line."""
+    names = OPTIONS | {"path": "--out" if arguments[0] == "lab" else "RECORD"}
+    return re.sub(r"`(\w+)`", lambda found: f"`{names.get(found[1], found[1])}`", sentence)
+
+
+def _parser_words(sentence: str, arguments: Sequence[str]) -> str:
+    """The parser's sentence with what was given, which it leaves out, and where to look."""
+    said = " ".join(sentence.split()).rstrip(".")
+    option = re.match(r"Invalid value for '(--[\w-]+)'", said)
+    spread = [part for text in arguments for part in (text.split("=", 1) if text.startswith("--") else [text])]
+    given = [value for name, value in pairwise(spread) if option and name == option[1]]
+    got = f", but it is {given[-1]!r}" if given else ""
+    command = f"{arguments[0]} " if arguments[0] in ("lab", "check", "report") else ""
+    return f"{said}{got}. See `armillary {command}--help`."
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    return (
+        isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "can't allocate" in str(error)
+    )
+
+
+@contextmanager
+def _interruptible(record: Path | None = None) -> Iterator[None]:
+    """An interrupt ends in one sentence that says what it left behind: a record is there as a whole, or not at all."""
+    before = record is not None and record.exists()
+    try:
+        yield
+    except KeyboardInterrupt:
+        if before or record is None:
+            words = "Interrupted; nothing was changed."
+        elif record.exists():
+            words = f"Interrupted; the record in {record} is whole. Draw it with `armillary report {record}`."
+        else:
+            words = "Interrupted; nothing was written."
+        raise typer.Exit(_refusal(words, INTERRUPTED)) from None
+
+
+def _require_interval(*, level: float, documents: int) -> None:
+    """Refuse, before a model is loaded, what no interval can be given for."""
+    if not 0 < level < 1:
+        remedy = f"Write {level / 100:g}." if 50 <= level < 100 else "Write 0.95, for instance."
+        raise ArgumentError(f"Argument `--level` must lie between 0 and 1, but it is {level:g}. {remedy}")
+    if documents < 2:
+        raise UnsoundError(
+            "Argument `--max-documents` must be at least 2, but it is 1: tokens of one document are dependent, so one "
+            "document gives no interval. Ask for more."
+        )
 
 
 def _laboratory(
     *, model: str | None, documents: Path | None, conditions: list[str] | None, layers: str | None, max_documents: int,
     max_tokens: int, batch_size: int, device: str, dtype: str, seed: int, level: float,
 ) -> Laboratory:  # fmt: skip
-    from armillary.models.conditions import parse_condition
     from armillary.models.decoder import load_decoder
     from armillary.studies.laboratory import Laboratory
 
-    chosen = [one.strip() for text in conditions or LAB_CONDITIONS for one in text.split(",")]
-    parsed = [parse_condition(one) for one in chosen]
-    which = _layers(layers)
+    asked, ranges = _conditions(conditions), _layers(layers)
     decoder = load_decoder(model, device=device, dtype=dtype)
-    evaluation = _documents(decoder, documents, limit=max_documents, tokens=max_tokens, offset=0)
+    if decoder.tokenizer is None:
+        raise ArgumentError(
+            f"Argument `--model` must hold a tokenizer that cuts the documents, but {decoder.facts.name} holds none. "
+            "Put its tokenizer.json beside the weights."
+        )
     if conditions is None and decoder.facts.released_spread is None:
-        parsed = [one for one in parsed if not one.name.startswith("initial-released")]
+        asked = {text: one for text, one in asked.items() if not one.name.startswith("initial-released")}
+    for text, condition in asked.items():
+        _require_fit(text, condition, decoder)
+    chosen = _within(ranges, decoder.facts.layers, layers)
+    evaluation = _documents(decoder, documents, limit=max_documents, tokens=max_tokens, offset=0)
+    _require_two(evaluation)
     return Laboratory(
-        decoder, evaluation, parsed, layers=which, calibration=_calibration(decoder, documents, evaluation),
-        level=level, seed=seed, batch_size=batch_size,
+        decoder, evaluation, list(asked.values()), layers=chosen,
+        calibration=_calibration(decoder, documents, evaluation), level=level, seed=seed, batch_size=batch_size,
     )  # fmt: skip
+
+
+def _conditions(texts: list[str] | None) -> dict[str, Condition]:
+    """The conditions asked for, by what was written; each once."""
+    from armillary.models.conditions import parse_condition
+
+    found: dict[str, Condition] = {}
+    for text in (one.strip() for given in texts or LAB_CONDITIONS for one in given.split(",")):
+        condition = parse_condition(text)
+        if condition in found.values():
+            raise ArgumentError(
+                f"Argument `--conditions` must name each condition once, but {condition.name} comes twice. Leave one "
+                "out."
+            )
+        found[text] = condition
+    return found
+
+
+def _require_fit(text: str, condition: Condition, decoder: Decoder) -> None:
+    try:
+        condition.check_fits(decoder)
+    except ArgumentError as error:
+        raise type(error)(f"Argument `--conditions` must fit the decoder, but {text!r} does not: {error}") from error
+
+
+def _require_two(documents: Documents) -> None:
+    if len(documents) < 2:
+        others = "".join(f"; {one.title!r} was skipped: {one.reason}" for one in documents.skipped[:1])
+        raise UnsoundError(
+            f"Argument `--documents` must hold at least two documents of {documents.tokens} tokens, but it holds one, "
+            f"{documents.titles[0]!r}{others}. Tokens of one document are dependent, so one document gives no "
+            "interval. Add documents."
+        )
 
 
 def _documents(decoder: Decoder, folder: Path | None, *, limit: int, tokens: int, offset: int) -> Documents:
@@ -199,51 +316,77 @@ def _calibration(decoder: Decoder, folder: Path | None, evaluation: Documents) -
         return None
 
 
-def _layers(text: str | None) -> list[int] | None:
-    if text is None:
-        return None
-    found: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
+def _layers(text: str | None) -> list[range] | None:
+    """The ranges that a text such as 0,5,10-30 names, both ends included."""
+    found: list[range] = []
+    for part in (text or "").split(",") if text is not None else ():
+        match = re.fullmatch(r"\s*([0-9]+)(?:-([0-9]+))?\s*", part)
+        if match is None or int(match[2] or match[1]) < int(match[1]):
             raise ArgumentError(f"Argument `--layers` must look like 0,5,10-30, but it is {text!r}. Use whole numbers.")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        found.append(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return found or None
 
 
-def _progress(*, quiet: bool) -> Any:
+def _within(ranges: list[range] | None, last: int, text: str | None) -> list[int] | None:
+    if ranges is None:
+        return None
+    if max(one.stop for one in ranges) > last + 1:
+        raise ArgumentError(
+            f"Argument `--layers` must lie within 0 (embedding) and {last}, the blocks of this decoder, but it is "
+            f"{text!r}. Layer l is the stream after block l."
+        )
+    return sorted({layer for one in ranges for layer in one})
+
+
+@contextmanager
+def _progress(words: str, *, quiet: bool) -> Iterator[Any]:
     """A progress bar with remaining time on standard error; silent when that is no terminal."""
-    from contextlib import contextmanager
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    @contextmanager
-    def bar() -> Any:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        console = Console(stderr=True)
-        if quiet or not console.is_terminal:
-            yield None
-            return
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console, transient=True) as shown:
-            task = shown.add_task("loading", total=None)
-            yield lambda words, done, total: shown.update(task, description=words, completed=done, total=total)
-
-    return bar()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as shown:
+        task = shown.add_task(words, total=None)
+        yield lambda words, done, total: shown.update(task, description=words, completed=done, total=total)
 
 
-def _pictures(record: Record) -> Path:
+def _pictures(record: Record, *, quiet: bool) -> Path:
+    """Draw figures and page; all are drawn before the first takes its place in the record's folder."""
+    import tempfile
+
     from armillary.figures import write_figures
     from armillary.report import write_report
 
-    write_figures(record, record.path / "figures")
-    return write_report(record, record.path / "report.html")
+    figures = record.path / "figures"
+    try:
+        with (
+            _progress("drawing", quiet=quiet),
+            tempfile.TemporaryDirectory(prefix=".drawing.", dir=record.path) as beside,
+        ):
+            drawn = write_figures(record, Path(beside) / "figures")
+            page = write_report(record, Path(beside) / "report.html")
+            figures.mkdir(exist_ok=True)
+            for file in drawn:
+                file.replace(figures / file.name)
+            return page.replace(record.path / page.name)
+    except Exception as trouble:  # numbers are safe, whatever pictures stumble over
+        kind = type(trouble) if isinstance(trouble, ArmillaryError) else ArmillaryError
+        if isinstance(trouble, OSError):
+            kind, trouble = ArgumentError, OSError(trouble.strerror or trouble)
+        raise kind(
+            f"The record in {record.path} is whole, but its pictures could not be drawn ({type(trouble).__name__}: "
+            f"{trouble}). Draw them with `armillary report {record.path}` once that is mended."
+        ) from trouble
 
 
 def _summary(record: Record) -> dict[str, Any]:
     return {
         "model": record.provenance["decoder"],
         "token_hash": record.provenance["documents"]["hash"],
+        "skipped": record.provenance["documents"]["skipped"],
         "measurements": record.rows(),
     }
 
@@ -251,11 +394,15 @@ def _summary(record: Record) -> dict[str, Any]:
 def _print_json(content: dict[str, Any]) -> None:
     import json
 
-    typer.echo(json.dumps(content, allow_nan=False, ensure_ascii=False))
+    typer.echo(json.dumps(content, allow_nan=False))  # ASCII: the same bytes whatever the terminal's encoding
 
 
-def _closing_words(record: Record, page: Path) -> None:
+def _closing_words(record: Record, page: Path, *, as_json: bool) -> None:
     documents = record.provenance["documents"]
+    for one in documents["skipped"]:
+        typer.echo(f"skipped {one['title']}: {one['reason']}", err=True)
+    if as_json:
+        return
     typer.echo(
         f"{record.provenance['decoder']['name']}: {len(documents['titles'])} documents, "
         f"token hash {documents['hash'][:12]}"
@@ -266,8 +413,6 @@ def _closing_words(record: Record, page: Path) -> None:
             "mean_overlap", condition=condition, layer=last, tokens="without_first", preparation="normalize"
         )
         typer.echo(f"  mean overlap after block {last}, {condition}: {estimate}")
-    for one in documents["skipped"]:
-        typer.echo(f"  skipped {one['title']}: {one['reason']}", err=True)
     typer.echo(f"record: {record.path}\nreport: {page}")
 
 

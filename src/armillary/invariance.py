@@ -118,4 +118,6 @@ def values_after(cloud: Cloud, matrix: Tensor, measurements: Sequence[Measuremen
         calibration=None if cloud.calibration is None else cloud.calibration.mapped(matrix),
     )
     mapped.resolution = cloud.resolution
-    return [measurement.of(mapped) for measurement in measurements]
+    values = [measurement.of(mapped) for measurement in measurements]
+    mapped.forget()
+    return values

@@ -18,7 +18,6 @@ BANDS = "Bands are document-bootstrap intervals."
 @figure
 def order_parameter(reading: Reading) -> Drawing | None:
     """The clustering order parameter, the number of groups and the threshold-free mean against depth."""
-    grouping = reading.attribute("clustering_order_parameter", "grouping", "the declared grouping")
     panels = _panels(
         reading,
         ("clustering_order_parameter", "center, normalize", "sum of squared group shares", "linear"),
@@ -29,10 +28,9 @@ def order_parameter(reading: Reading) -> Drawing | None:
         "order_parameter",
         "Clustering order parameter against depth",
         panels,
-        f"Order parameter: the sum of squared group shares; 1 is a single group, 1/T is all tokens apart. Grouping: "
-        f"{grouping}. Rows centered over the tokens of a document, then normalized; first token left out. The "
-        "third panel needs no "
-        f"threshold: the mean of exp β(c − 1) over pairs of normalized rows, β = "
+        "Order parameter: the sum of squared group shares; 1 is a single group, 1/T is all tokens apart. Grouping: "
+        f"{reading.grouping}. Rows centered over the tokens of a document, then normalized; first token left out. "
+        "The third panel needs no threshold: the mean of exp β(c − 1) over pairs of normalized rows, β = "
         f"{reading.attribute('exponential_overlap', 'beta', 'as recorded')}. {BANDS}",
         columns=3,
     )
@@ -51,10 +49,8 @@ def alignment(reading: Reading) -> Drawing | None:
         "Alignment of token directions against depth",
         panels,
         "Mean overlap c over all unordered pairs of different tokens of a document, self-pairs left out; the "
-        "squared mean "
-        "direction is the squared length of the average unit row and counts self-pairs. Rows normalized, not "
-        "centered; first "
-        f"token left out; stream after each block. {BANDS}",
+        "squared mean direction is the squared length of the average unit row and counts self-pairs. Rows "
+        f"normalized, not centered; first token left out; stream after each block. {BANDS}",
     )
 
 
@@ -72,10 +68,9 @@ def ranks(reading: Reading) -> Drawing | None:
         "Participation rank and algebraic rank against depth",
         panels,
         "Participation rank (Σλ)²/Σλ² of the normalized rows, uncentered and after centering over the tokens of a "
-        "document; "
-        "algebraic rank counts singular values above its recorded tolerance. First token left out. Horizontal "
-        "rules: the "
-        f"attainable ceiling for this many tokens and coordinates, and an isotropic cloud of the same size. {BANDS}",
+        "document; algebraic rank counts singular values above its recorded tolerance. First token left out. "
+        "Horizontal rules: the attainable ceiling for this many tokens and coordinates, and an isotropic cloud of "
+        f"the same size. {BANDS}",
         columns=3,
     )
 
@@ -122,14 +117,9 @@ def rank_family(reading: Reading) -> Drawing | None:
     return Drawing(
         "rank_family",
         "Six numbers that are all called a rank",
-        "One spectrum, six summaries, each under its own name; they do not agree and are not interchangeable. "
-        "First token left "
-        f"out; stream after each block. {BANDS}",
-        "Two panels against layer, for normalized rows and for rows centered then normalized. On a logarithmic "
-        "axis the six "
-        "rank-like numbers of one condition are drawn: participation, two entropy ranks, stable, nuclear over "
-        "spectral, and "
-        "algebraic, which lies highest.",
+        "One spectrum, six summaries, each under its own name; they do not agree and are not interchangeable. First "
+        f"token left out; stream after each block. {BANDS}",
+        told(f"Rank-like numbers; {options[0]}", views[0].panels),
         tuple(views),
         (Control("condition", tuple(options), "choice", options[0]),),
     )
@@ -177,8 +167,8 @@ def contrasts(reading: Reading) -> Drawing | None:
         "Trained minus each other condition, paired by document",
         tuple(panels),
         "Differences are taken within a document, then averaged; the interval resamples documents. Where a band "
-        "leaves zero out, "
-        "the sign is the same under resampling of these documents; it says nothing about other seeds or other texts.",
+        "leaves zero out, the sign is the same under resampling of these documents; it says nothing about other "
+        "seeds or other texts.",
         columns=3,
     )
 
@@ -237,17 +227,22 @@ def _drawing(name: str, title: str, panels: tuple[Panel, ...], caption: str, col
 
 
 def told(title: str, panels: tuple[Panel, ...]) -> str:
-    """A description of line panels for somebody who cannot see them: where each curve starts, ends and peaks."""
-    sentences = [f"{title}. {len(panels)} panel{'s' if len(panels) > 1 else ''} with layer on the horizontal axis."]
+    """A description of panels for somebody who cannot see them: where each curve starts, ends and peaks."""
+    across = " and ".join(dict.fromkeys(panel.x.label or "value" for panel in panels))
+    sentences = [f"{title}. {len(panels)} panel{'s' if len(panels) > 1 else ''}; horizontal axis: {across}."]
     for panel in panels:
-        parts = []
-        for curve in panel.curves:
-            pairs = [(x, y) for x, y in zip(curve.x, curve.y, strict=True) if isinstance(y, float) and math.isfinite(y)]
-            if pairs:
-                peak = max(pairs, key=lambda pair: pair[1])
-                parts.append(
-                    f"{curve.name} goes from {pairs[0][1]:.3g} to {pairs[-1][1]:.3g}, highest {peak[1]:.3g} at "
-                    f"layer {peak[0]}"
-                )
-        sentences.append(f"{panel.title}: " + "; ".join(parts) + ".")
+        heading = ", ".join(part for part in (panel.title, panel.note) if part) or panel.y.label
+        parts = [words for curve in panel.curves if (words := _course(curve, panel.x.label))]
+        sentences.append(f"{heading}: " + "; ".join(parts) + ".")
     return " ".join(sentences)
+
+
+def _course(curve: Curve, across: str) -> str:
+    """The course of one curve in words; a row of dots is its value."""
+    if curve.shape == "dots":
+        return f"{curve.name} {curve.x[0]:.3g}"
+    pairs = [(x, y) for x, y in zip(curve.x, curve.y, strict=True) if isinstance(y, float) and math.isfinite(y)]
+    if not pairs:
+        return ""
+    place, peak = max(pairs, key=lambda pair: pair[1])
+    return f"{curve.name} goes from {pairs[0][1]:.3g} to {pairs[-1][1]:.3g}, highest {peak:.3g} at {across} {place}"

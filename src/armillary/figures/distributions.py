@@ -18,6 +18,7 @@ from armillary.figures.terms import preparation_words
 __all__ = ["overlap_by_band", "overlap_histograms", "spectra", "threshold_sweep"]
 
 SPECTRUM_POINTS = 48
+SPIKE = 2.5  # times the highest bin of the first condition: where a histogram's axis ends
 
 
 @figure
@@ -47,7 +48,7 @@ def overlap_histograms(reading: Reading) -> Drawing | None:
                     Curve(reading.label(condition), centers, share, style=reading.style(condition), shape="steps")
                 )
         x = Axis("overlap of two token directions, c", limits=(-1.0, 1.0))
-        y = Axis("share of pairs in a bin")
+        y = Axis("share of pairs in a bin", limits=_histogram_limits(curves))
         return (Panel(layer_words(layer), x, y, tuple(curves), note=preparation_words(preparation)),)
 
     printed_layers = _spread_out(reading.layers, 3)
@@ -58,15 +59,13 @@ def overlap_histograms(reading: Reading) -> Drawing | None:
         preparations,
         panels,
         caption="Exact counts over all unordered pairs of different tokens within a document, as shares, averaged "
-        "over documents "
-        f"({len(centers)} bins, last bin closed); "
-        f"{'first token left out' if tokens == DEFAULT_TOKENS else tokens}. Uncentered, the whole "
-        "histogram may sit at an offset that all tokens share; centering removes that offset. A histogram of "
-        "overlaps in one "
-        "trained model records alignments in one basis; it is not a distribution over an ensemble.",
+        f"over documents ({len(centers)} bins, last bin closed); "
+        f"{'first token left out' if tokens == DEFAULT_TOKENS else tokens}. Uncentered, the whole histogram may sit "
+        "at an offset that all tokens share; centering removes that offset. A spike higher than the panel is cut. A "
+        "histogram of overlaps in one trained model records alignments in one basis; it is not a distribution over "
+        "an ensemble.",
         alt="Histograms of overlaps between token directions from minus one to one, one outline for each "
-        "condition, at a layer that can "
-        "be chosen, for normalized rows or for rows centered then normalized. "
+        "condition, at a layer that can be chosen, for normalized rows or for rows centered then normalized. "
         + _shifts(reading, tokens, preparations),
         printed=tuple((layer_words(layer), preparation) for preparation in preparations for layer in printed_layers),
         columns=3,
@@ -112,17 +111,13 @@ def spectra(reading: Reading) -> Drawing | None:
         preparations,
         panels,
         caption="Squared singular values of the rows as shares of their sum, averaged over documents; both axes "
-        "logarithmic; first token "
-        "left out; shares below 10⁻⁶ lie outside the panel. The vertical rule is the ceiling, the largest number "
-        "of directions this many tokens "
-        "and coordinates can have. The horizontal rule is what each direction would carry if an isotropic cloud of "
-        "the same size "
-        "spread evenly over its participation rank.",
+        "logarithmic; first token left out; shares below 10⁻⁶ lie outside the panel. The vertical rule is the "
+        "ceiling, the largest number of directions this many tokens and coordinates can have. The horizontal rule "
+        "is what each direction would carry if an isotropic cloud of the same size spread evenly over its "
+        "participation rank.",
         alt="Share of the squared singular values against the rank order of the direction, both axes logarithmic, "
-        "one curve for each "
-        "condition at a layer that can be chosen. Curves that start near one and drop steeply have one dominant "
-        "direction; a flat curve "
-        "near the horizontal reference is spread as an isotropic cloud is.",
+        "one curve for each condition at a layer that can be chosen. Curves that start near one and drop steeply "
+        "have one dominant direction; a flat curve near the horizontal reference is spread as an isotropic cloud is.",
         printed=tuple((layer_words(layer), preparation) for preparation in preparations for layer in printed_layers),
         columns=3,
     )
@@ -148,6 +143,7 @@ def threshold_sweep(reading: Reading) -> Drawing | None:
                 result.append(Panel(label, Axis("threshold, radians"), y, curves, rules, layer_words(layer)))
         return tuple(result)
 
+    middle = reading.layers[len(reading.layers) // 2]
     return _by_layer(
         reading,
         "threshold_sweep",
@@ -155,14 +151,12 @@ def threshold_sweep(reading: Reading) -> Drawing | None:
         ("",),
         panels,
         caption="Groups are connected components of tokens nearer than the threshold in angle; rows centered, then "
-        "normalized; first token "
-        "left out. Where a curve is steep at the declared threshold, the order parameter against depth owes its "
-        "value to that choice. "
-        "Bands are document-bootstrap intervals.",
-        alt="Order parameter and number of groups against the grouping threshold in radians, one curve for each "
-        "condition at a layer that can "
-        "be chosen. The order parameter rises from near zero to one as the threshold grows; the number of groups "
-        "falls to one.",
+        "normalized; first token left out. Where a curve is steep at the declared threshold, the order parameter "
+        "against depth owes its value to that choice. Bands are document-bootstrap intervals.",
+        alt=told(
+            f"Order parameter and number of groups against the grouping threshold, at {layer_words(middle)}",
+            panels(middle, ""),
+        ),
         printed=tuple((layer_words(layer),) for layer in _spread_out(reading.layers, 3)),
         columns=2,
     )
@@ -194,8 +188,7 @@ def overlap_by_band(reading: Reading) -> Drawing | None:
         "overlap_by_band",
         "Mean overlap by position band",
         "Mean overlap of pairs whose two tokens both lie in one band of positions; rows normalized. If bands "
-        "differ, a mean over all pairs "
-        "mixes positions. Bands of color are document-bootstrap intervals.",
+        "differ, a mean over all pairs mixes positions. Bands of color are document-bootstrap intervals.",
         told("Mean overlap by position band", views[0].panels),
         tuple(views),
         (Control("condition", options, "choice", options[0]),),
@@ -237,6 +230,12 @@ def _by_layer(
         controls += (Control("rows", preparations, "choice", preparations[0]),)
     choices = printed if several else tuple((choice[0],) for choice in printed)
     return Drawing(name, title, caption, alt, views, controls, columns=columns, printed=choices, height=0.6)
+
+
+def _histogram_limits(curves: list[Curve]) -> tuple[float, float] | None:
+    """From zero to the highest bin, or to a few times the first curve's, so that a spike does not flatten it."""
+    peaks = [max(float(y) for y in curve.y) for curve in curves]
+    return (0.0, 1.05 * min(max(peaks), SPIKE * peaks[0])) if peaks else None
 
 
 def _edges(reading: Reading) -> Numbers:
@@ -297,7 +296,7 @@ def _shifts(reading: Reading, tokens: str, preparations: tuple[str, ...]) -> str
                 places.append(f"{median:.2f}")
         if len(places) == 2:
             parts.append(
-                f"{reading.label(condition)}: half of the pairs lie below {places[0]} at the embedding, "
-                f"{places[1]} at the last layer"
+                f"{reading.label(condition)}: half of the pairs lie below {places[0]} at the embedding, {places[1]} "
+                "at the last layer"
             )
     return "; ".join(parts) + "."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,6 +17,7 @@ from armillary.errors import ArgumentError
 __all__ = ["Axis", "Control", "Curve", "Drawing", "Panel", "Rule", "Style", "View"]
 
 SHORTEST_ALT = 40
+BAND_SHARE = 0.3  # of the values' range: how far an interval may widen an axis
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,33 @@ class Panel:
     def drawn(self) -> bool:
         """Whether any curve in it is defined anywhere."""
         return any(curve.drawn for curve in self.curves)
+
+    @property
+    def reach(self) -> tuple[float, float] | None:
+        """Limits of the y axis: as declared, or so that all values and all but outsized intervals are inside.
+
+        The values of all curves and the rules span a range; intervals widen it by at most `BAND_SHARE` of it at each
+        end, so that one unbounded interval does not flatten every curve.
+        """
+        if self.y.limits is not None or self.y.scale == "names":
+            return self.y.limits
+        logarithmic = self.y.scale == "log"
+
+        def places(values: Iterable[object]) -> list[float]:
+            numbers = (float(v) for v in values if isinstance(v, int | float) and math.isfinite(v))
+            return [math.log10(v) for v in numbers if v > 0] if logarithmic else list(numbers)
+
+        inside = places([*(v for c in self.curves for v in c.y), *(r.y for r in self.rules if r.y is not None)])
+        if not inside:
+            return None
+        low, high = min(inside), max(inside)
+        room = (high - low) or 0.1 * (abs(high) or 1.0)
+        ends = places(v for c in self.curves for v in (*c.low, *c.high))
+        low = min([low, *(max(end, low - BAND_SHARE * room) for end in ends)])
+        high = max([high, *(min(end, high + BAND_SHARE * room) for end in ends)])
+        margin = 0.05 * ((high - low) or room)
+        limits = (low - margin, high + margin)
+        return (10.0 ** limits[0], 10.0 ** limits[1]) if logarithmic else limits
 
 
 @dataclass(frozen=True)

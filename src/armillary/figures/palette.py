@@ -68,7 +68,7 @@ def condition_label(name: str) -> str:
         return "trained"
     if head == "initial":
         recipe, _, seed = rest.rpartition("-seed")
-        spread = {"released": "released spread", "library": "library spread"}.get(recipe, f"spread {recipe}")
+        spread = recipe if recipe in ("released", "library") else f"spread {recipe}"
         return f"initial ({spread}, seed {seed})"
     part, _, where = rest.partition("-")
     words = {"mlp": "MLP", "attention": "attention", "positions": "positions", "head": "head"}.get(part, part)

@@ -153,10 +153,10 @@ def _panel(axes: Any, panel: Panel) -> None:
             )
         else:
             _line(axes, curve)
-    for rule in panel.rules:
-        _rule(axes, rule.name, rule.x, rule.y)
-    _axis(axes, panel.x, "x")
-    _axis(axes, panel.y, "y")
+    for place, rule in enumerate(panel.rules):
+        _rule(axes, rule.name, rule.x, rule.y, side="top" if place % 2 else "bottom")
+    _axis(axes, panel.x, "x", panel.x.limits)
+    _axis(axes, panel.y, "y", panel.reach)
 
 
 def _line(axes: Any, curve: Curve) -> None:
@@ -200,12 +200,12 @@ def _dots(axes: Any, curve: Curve) -> None:
     axes.margins(x=0.12)
 
 
-def _rule(axes: Any, name: str, x: float | None, y: float | None) -> None:
+def _rule(axes: Any, name: str, x: float | None, y: float | None, *, side: str) -> None:
     look = {"color": "#777777", "lw": 0.8, "ls": (0, (2, 2)), "zorder": 1.5}
     text = {"color": "#666666", "fontsize": 7.0}
     if y is not None:
         axes.axhline(y, **look)
-        axes.annotate(name, (1.0, y), xycoords=("axes fraction", "data"), ha="right", va="bottom", **text)
+        axes.annotate(name, (1.0, y), xycoords=("axes fraction", "data"), ha="right", va=side, **text)
     if x is not None:
         axes.axvline(x, **look)
         axes.annotate(name, (x, 0.02), xycoords=("data", "axes fraction"), ha="right", va="bottom", rotation=90, **text)
@@ -216,7 +216,7 @@ def _plain(value: float, _: int) -> str:
     return f"{value:g}" if 1e-3 <= abs(value) < 1e5 else f"1e{round(math.log10(value))}"
 
 
-def _axis(axes: Any, axis: Axis, which: str) -> None:
+def _axis(axes: Any, axis: Axis, which: str, limits: tuple[float, float] | None) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     getattr(axes, f"set_{which}label")(axis.label)
@@ -227,8 +227,8 @@ def _axis(axes: Any, axis: Axis, which: str) -> None:
         axes.margins(y=0.2)
     if axis.ticks:
         getattr(axes, f"set_{which}ticks")([place for place, _ in axis.ticks], [text for _, text in axis.ticks])
-    if axis.limits:
-        getattr(axes, f"set_{which}lim")(*axis.limits)
+    if limits:
+        getattr(axes, f"set_{which}lim")(*limits)
     if axis.scale == "log":
         ruler = getattr(axes, f"{which}axis")
         ruler.set_major_locator(FixedLocator(_log_ticks(*getattr(axes, f"get_{which}lim")())))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -111,6 +112,12 @@ class Reading:
     def attribute(self, variable: str, name: str, otherwise: str = "") -> str:
         """An attribute of a variable as text."""
         return str(self.dataset[variable].attrs.get(name, otherwise)) if variable in self.dataset else otherwise
+
+    @property
+    def grouping(self) -> str:
+        """The declared grouping in words, its threshold to four digits."""
+        words = self.attribute("clustering_order_parameter", "grouping", "as declared in the study")
+        return re.sub(r"\d+\.\d{4,}", lambda number: f"{float(number.group()):.4g}", words)
 
     def measured(self, variable: str, tap: str, tokens: str, preparation: str) -> bool:
         """Whether the record says that a combination was asked for; a missing number there is undefined."""

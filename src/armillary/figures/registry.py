@@ -60,8 +60,8 @@ def drawings(reading: Reading) -> dict[str, Drawing]:
             continue
         if drawing.name != name:
             raise ArgumentError(
-                f"Argument `name` of a drawing must be its figure's, but {name!r} declared {drawing.name!r}. "
-                "Give both one name."
+                f"Argument `name` of a drawing must be its figure's, but {name!r} declared {drawing.name!r}. Give "
+                "both one name."
             )
         result[name] = drawing
     return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from armillary.figures.depth import told
 from armillary.figures.distributions import layer_words
 from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, View
 from armillary.figures.palette import SERIES
@@ -35,17 +36,14 @@ def change_of_basis(reading: Reading) -> Drawing | None:
     if not any(panel.drawn for view in views for panel in view.panels):
         return None
     options = tuple(view.choice[0] for view in views)
-    start = options[len(options) // 2]
+    start = options[(len(options) - 1) // 2]
     return Drawing(
         "change_of_basis",
         "Reported numbers under a change of basis",
-        "The stored states of the trained stream, mapped and measured again; bars are document-bootstrap "
-        "intervals. What does not move under the "
-        "orthogonal map but moves under the other two depends on the metric, and the gain of the next norm is a "
-        "metric the architecture itself admits.",
-        "Small panels, one for each reported number, with four dots: unmapped, orthogonal map, general linear map, "
-        "and gain of the next norm. The "
-        "orthogonal dot repeats the unmapped one; the others move except for algebraic rank.",
+        "The stored states of the trained stream, mapped and measured again; bars are document-bootstrap intervals. "
+        "What does not move under the orthogonal map but moves under the other two depends on the metric, and the "
+        "gain of the next norm is a metric the architecture itself admits.",
+        told(f"Numbers before and after a change of basis, at {start}", views[options.index(start)].panels),
         views,
         (Control("layer", options, "slider" if len(options) > 6 else "choice", start),),
         columns=2,

@@ -13,6 +13,12 @@ from armillary.figures.terms import TOKENS, preparation_words
 
 __all__ = ["held_out_loss", "metrics", "norms", "offsets", "token_policy", "updates"]
 
+UPDATES = (
+    ("update_radial", "radial part", "radial part / length before", "linear"),
+    ("update_tangential", "tangential part", "tangential part / length before", "log"),
+    ("update_angle", "angle turned", "angle, radians", "linear"),
+)
+
 Wanted = Sequence[tuple[str, dict[str, str]]]
 
 
@@ -28,17 +34,19 @@ def norms(reading: Reading) -> Drawing | None:
     ):
         curves = reading.by_condition(name, tap="block", tokens=tokens, preparation="as given")
         if curves:
-            panels.append(Panel(label, reading.depth_axis(), Axis("length of the stream", "log"), curves))
+            panels.append(
+                Panel(label, reading.depth_axis(), Axis(reading.attribute(name, "symbol", "length"), "log"), curves)
+            )
     if not panels:
         return None
+    spread = reading.attribute("stream_norm_spread", "definition", "as recorded")
     return Drawing(
         "norms",
         "Length of the residual stream against depth",
-        "Euclidean length of the un-normalized stream after each block, in the model's own units, on a logarithmic "
-        "axis. Mean, spread (standard "
-        "deviation) and median are over the tokens of a document without the first; the last panel is the first "
-        "token alone. A state "
-        "on a sphere would draw horizontal lines and no spread. Bands are document-bootstrap intervals.",
+        "Euclidean length |x| of the un-normalized stream after each block, in the model's own units, on a "
+        "logarithmic axis. Mean, spread and median are over the tokens of a document without the first; the last "
+        f"panel is the first token alone. Spread: {spread.rstrip('.')}. A state on a sphere would draw horizontal "
+        "lines and no spread. Bands are document-bootstrap intervals; one that leaves a panel is cut.",
         told("Length of the residual stream", tuple(panels)),
         (View((), tuple(panels)),),
         columns=2,
@@ -51,26 +59,22 @@ def updates(reading: Reading) -> Drawing | None:
     """Radial and tangential part of each sublayer's update, and the angle it turns the stream by."""
     panels = []
     for tap, sublayer in (("mid", "attention"), ("block", "MLP")):
-        for name, label in (
-            ("update_radial", "radial part / length before"),
-            ("update_tangential", "tangential part / length before"),
-            ("update_angle", "angle turned, radians"),
-        ):
+        for name, note, label, scale in UPDATES:
             curves = reading.by_condition(name, tap=tap, tokens=DEFAULT_TOKENS)
             if curves:
-                panels.append(
-                    Panel(sublayer, reading.depth_axis(), Axis(label), curves, note=label.split(" /")[0].split(",")[0])
-                )
+                limits = _room_for(reading, curves) if scale == "linear" else None
+                axis = Axis(label, "log", limits=limits) if scale == "log" else Axis(label, limits=limits)
+                panels.append(Panel(sublayer, reading.depth_axis(), axis, curves, note=note))
     if not panels:
         return None
     return Drawing(
         "updates",
         "How far each sublayer moves the stream, along itself and across",
-        "What a sublayer adds, split into the part along the stream before it (radial) and the part across "
-        "(tangential), both divided by "
-        "the length before, averaged over tokens. A motion that stays on the sphere has no radial part beyond the "
-        "small one that makes up for its own "
-        "step; what is drawn here leaves the sphere. First token left out. Bands are document-bootstrap intervals.",
+        "What a sublayer adds, split into the part along the stream before it (radial, positive outward) and the "
+        "part across (tangential, logarithmic axis), both divided by the length before, averaged over tokens. A "
+        "motion that stays on the sphere has no radial part beyond the small one that makes up for its own step; "
+        "what is drawn here leaves the sphere. First token left out. Radial and angle panels are scaled to the "
+        "decoders with every part in place; an ablated one may leave them. Bands are document-bootstrap intervals.",
         told("Updates of the residual stream", tuple(panels)),
         (View((), tuple(panels)),),
         columns=3,
@@ -109,10 +113,8 @@ def metrics(reading: Reading) -> Drawing | None:
             ),
         ),
         "The same states in two metrics: the stream itself, and the stream after the norm and gain through which "
-        "the next sublayer reads it. At the last "
-        "layer the read-out is the output of the final norm (“final”), which never stands in for the last block. "
-        "First token left out. "
-        "Bands are document-bootstrap intervals.",
+        "the next sublayer reads it. At the last layer the read-out is the output of the final norm (“final”), "
+        "which never stands in for the last block. First token left out. Bands are document-bootstrap intervals.",
         columns=3,
     )
 
@@ -149,8 +151,7 @@ def token_policy(reading: Reading) -> Drawing | None:
             ),
         ),
         "Three token sets side by side. On rows as given one very long row can be nearly the whole spectrum; on "
-        "normalized rows it is one row among many. "
-        "Bands are document-bootstrap intervals.",
+        "normalized rows it is one row among many. Bands are document-bootstrap intervals.",
         columns=3,
     )
 
@@ -180,8 +181,8 @@ def offsets(reading: Reading) -> Drawing | None:
             ("participation rank", "", "participation rank", "log", wanted("participation_rank")),
         ),
         "Corpus mean and rogue coordinates were estimated on calibration documents that are disjoint from the "
-        "measured ones; their hash is in the "
-        "provenance table. First token left out. Bands are document-bootstrap intervals.",
+        "measured ones; their hash is in the provenance table. First token left out. Bands are document-bootstrap "
+        "intervals.",
         columns=2,
     )
 
@@ -203,13 +204,19 @@ def held_out_loss(reading: Reading) -> Drawing | None:
         "held_out_loss",
         "Held-out loss of each condition",
         "Next-token cross entropy on the measured documents, logarithmic axis; bars are document-bootstrap "
-        "intervals. A condition that predicts nothing "
-        "is a different object from a decoder, whatever its geometry.",
+        "intervals. A condition that predicts nothing is a different object from a decoder, whatever its geometry.",
         f"Next-token cross entropy in nats per token, one dot with an interval for each condition: {told_values}.",
         (View((), (panel,)),),
         columns=1,
         height=0.28,
     )
+
+
+def _room_for(reading: Reading, curves: tuple[Curve, ...]) -> tuple[float, float] | None:
+    """Limits that hold every whole decoder's curve; a decoder with a part removed may leave them."""
+    removed = {reading.label(name) for name in reading.conditions if name.startswith("ablated")}
+    whole = tuple(curve for curve in curves if curve.name not in removed) or curves
+    return Panel("", Axis(""), Axis(""), whole).reach
 
 
 def _one_condition_at_a_time(

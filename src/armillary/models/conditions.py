@@ -39,6 +39,9 @@ __all__ = [
 PARTS = ("attention", "mlp", "positions", "head")
 """What an ablation can remove."""
 
+MOST_BLOCKS = 10_000
+"""Blocks counted beyond this are a slip of the hand, and their range is never written out."""
+
 Part = Literal["attention", "mlp", "positions", "head"]
 
 _ACCEPTED = (
@@ -88,6 +91,9 @@ class Trained:
     def label(self) -> str:
         """The condition in words."""
         return "trained"
+
+    def check_fits(self, decoder: Decoder) -> None:
+        """Every decoder is in this state already."""
 
     @contextmanager
     def applied(self, decoder: Decoder) -> Iterator[Applied]:
@@ -159,6 +165,10 @@ class Initial:
             )
         return float(spread)
 
+    def check_fits(self, decoder: Decoder) -> None:
+        """Raises ArgumentError if the recipe's spread is not known for this decoder."""
+        self.spread(decoder.facts)
+
     @contextmanager
     def applied(self, decoder: Decoder) -> Iterator[Applied]:
         """Yields a decoder around the fresh model: same dtype, device and attention, evaluation mode.
@@ -225,6 +235,10 @@ class Ablated:
         if self.layers is None:
             return f"{what} removed" if self.part == "positions" else f"{what} removed in every block"
         return f"{what} removed in block{'s' if len(self.layers) > 1 else ''} {_span(self.layers).replace('+', ', ')}"
+
+    def check_fits(self, decoder: Decoder) -> None:
+        """Raises ArgumentError if the decoder has no such block or head, UnsupportedModelError if no such part."""
+        _cuts(self, decoder)
 
     @contextmanager
     def applied(self, decoder: Decoder) -> Iterator[Applied]:
@@ -646,5 +660,10 @@ def _parsed_blocks(text: str) -> tuple[int, ...]:
     blocks: list[int] = []
     for run in text.split("+"):
         first, _, last = run.partition("-")
+        if int(last or first) > MOST_BLOCKS:
+            raise ArgumentError(
+                f"Argument `layers` must be blocks of a decoder, but reaches {int(last or first)}. "
+                f"Name blocks up to {MOST_BLOCKS}."
+            )
         blocks += range(int(first), int(last or first) + 1)
     return tuple(blocks)

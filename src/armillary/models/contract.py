@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from armillary.errors import UnsupportedModelError
+from armillary.errors import NumericalError, UnsupportedModelError
 from armillary.models.anatomy import Decoder
 from armillary.models.capture import Tap, hook_count, stream
 
@@ -64,6 +64,7 @@ def prove(decoder: Decoder, *, tokens: int = 12) -> tuple[Promise, ...]:
             captured = decoder.logits(ids)
         again = decoder.logits(ids)
         promises = (
+            _finite(decoder, eager),
             _shapes(decoder, eager, ids),
             _rows_sum_to_one(decoder, eager, ids),
             _causal(decoder, eager, plain),
@@ -92,9 +93,14 @@ def require(decoder: Decoder, promises: tuple[Promise, ...]) -> None:
     """Refuse a decoder that missed a promise.
 
     Raises:
+        NumericalError: states of the proof are NaN or infinite: nothing can be said about the other promises.
         UnsupportedModelError: names the first promise missed.
     """
     missed = next((promise for promise in promises if not promise.passed), None)
+    if missed is not None and missed.name == "finite":
+        raise NumericalError(
+            f"States must be finite, but in condition trained, {missed.got}. Check the weights, or use --dtype float32."
+        )
     if missed is not None:
         raise UnsupportedModelError(
             f"Argument `source` must be a decoder that keeps its contract, but {decoder.facts.name} misses "
@@ -169,6 +175,22 @@ def _eager_pass(decoder: Decoder, ids: Tensor) -> _Pass:
     seen.attentions, seen.hidden_states = tuple(output.attentions or ()), tuple(output.hidden_states or ())
     seen.logits = output.logits
     return seen
+
+
+def _finite(decoder: Decoder, seen: _Pass) -> Promise:
+    """The first state that is not finite, by layer, document and token, and the first weight that is not."""
+    states = [(f"layer {tap.layer} ({tap.place})", state) for tap, state in seen.residuals.items()]
+    for where, state in (*states, ("the logits", seen.logits)):
+        wrong = (~torch.isfinite(state)).nonzero()
+        if len(wrong):
+            document, token, _ = wrong[0].tolist()
+            kind = "NaN" if bool(torch.isnan(state[document, token]).any()) else "infinite"
+            named = decoder.model.named_parameters()
+            weight = next((name for name, value in named if not bool(torch.isfinite(value).all())), None)
+            got = f"{where}, document {document + 1} of the proof's random ids, token {token}, a coordinate is {kind}"
+            got += "" if weight is None else f", and so is an entry of the weight {weight}"
+            return Promise("finite", "no state NaN or infinite", got, False)
+    return Promise("finite", "no state NaN or infinite", f"{len(states)} taps and the logits, all finite", True)
 
 
 def _shapes(decoder: Decoder, seen: _Pass, ids: Tensor) -> Promise:

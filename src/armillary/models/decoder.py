@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,7 @@ def load_decoder(
     Raises:
         ArgumentError: a source, device or type that cannot be used.
         UnsupportedModelError: an unknown family, a tokenizer that cannot be rebuilt, a promise missed.
+        NumericalError: states that are NaN or infinite already in the proof.
     """
     target, kind = _device(device), _dtype(dtype)
     if target.type == "mps" and kind is torch.float64:
@@ -153,15 +155,31 @@ def _model(folder: ModelFolder, dtype: torch.dtype) -> Any:
 
     try:
         model, report = getattr(transformers, folder.architecture).from_pretrained(
-            folder.path, dtype=dtype, use_safetensors=True, local_files_only=True, output_loading_info=True
+            folder.path,
+            dtype=dtype,
+            use_safetensors=True,
+            local_files_only=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are refused below, by name
         )
     except Exception as trouble:  # a cut file ends in errors of safetensors, the library or torch
-        first_line = (str(trouble).strip().splitlines() or ["no reason given"])[0]
         raise ArgumentError(
             f"Argument `source` must be a whole model, but the weights of {folder.name} cannot be read: "
-            f"{type(trouble).__name__}: {first_line}. Fetch them again."
+            f"{_in_one_line(trouble)}. Fetch them again."
         ) from trouble
-    lacking = sorted(report["missing_keys"]) + sorted(str(entry) for entry in report["mismatched_keys"])
+    for name, held, wanted in sorted(report["mismatched_keys"]):
+        raise ArgumentError(
+            f"Argument `source` must hold weights of the shapes of its config.json, but in {folder.name} {name} is "
+            f"{list(held)}, not {list(wanted)}. Fetch the files again."
+        )
+    stack = folder.family.blocks.rsplit(".", 1)[-1]
+    unused = sorted(name for name in report["unexpected_keys"] if re.search(rf"(^|\.){stack}\.\d+\.", name))
+    if unused:
+        raise ArgumentError(
+            f"Argument `source` must hold no block weights beyond those of its config.json, but {folder.name} holds "
+            f"{len(unused)}, the first {unused[0]}: the library would leave them out. Fetch the files again."
+        )
+    lacking = sorted(report["missing_keys"])
     if lacking:
         raise ArgumentError(
             f"Argument `source` must hold every weight, but {folder.name} lacks {len(lacking)}, the first "
@@ -180,11 +198,16 @@ def _tokenizer(path: Path) -> Any:
     try:
         return kind.from_pretrained(path, local_files_only=True)
     except Exception as trouble:  # whatever a damaged tokenizer file ends in
-        first_line = (str(trouble).strip().splitlines() or ["no reason given"])[0]
         raise ArgumentError(
             f"Argument `source` must hold a tokenizer that can be read, but that of {path} cannot: "
-            f"{type(trouble).__name__}: {first_line}. Fetch it again."
+            f"{_in_one_line(trouble)}. Fetch it again."
         ) from trouble
+
+
+def _in_one_line(trouble: Exception) -> str:
+    """What a library's error says: its kind and the first two lines that say anything."""
+    lines = [line.strip() for line in str(trouble).splitlines() if line.strip()][:2] or ["no reason given"]
+    return f"{type(trouble).__name__}: {' '.join(lines).rstrip('.!')}"
 
 
 def _facts(

@@ -363,6 +363,15 @@ class _StartRule:
         return ids[: len(ids) - len(self.suffix)]
 
     def words(self, chosen: list[_Chosen]) -> str:
+        return self._front(chosen) + self._spelled_out(chosen)
+
+    def _spelled_out(self, chosen: list[_Chosen]) -> str:
+        """Texts that spell a special token out, which the tokenizer reads as that token and not as its letters."""
+        special = set(getattr(self.tokenizer, "all_special_ids", ()))
+        held = [document.title for document in chosen if special & set(document.ids[len(self.prefix) :])]
+        return f"; special tokens spelled out in {len(held)} documents, first in {held[0]!r}" if held else ""
+
+    def _front(self, chosen: list[_Chosen]) -> str:
         if not self.prefix:
             return "none added: the tokenizer itself adds no start token to plain text"
         translate = getattr(self.tokenizer, "convert_ids_to_tokens", None) or (

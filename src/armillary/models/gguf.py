@@ -131,11 +131,12 @@ def _opened(path: Path) -> Any:
     except Exception as trouble:  # the reader knows no error of its own: a cut file ends in any of a dozen
         raise ArgumentError(
             f"Argument `source` must be a whole GGUF file, but {path} ({path.stat().st_size} bytes) is truncated or "
-            f"damaged: {type(trouble).__name__}: {trouble}. Fetch it again."
+            f"damaged: {type(trouble).__name__}: {str(trouble).rstrip('.')}. Fetch it again."
         ) from trouble
     if len(reader.tensors) != held:
         raise ArgumentError(
-            f"Argument `source` must be a whole GGUF file, but {path} holds {len(reader.tensors)} of {held} tensors."
+            f"Argument `source` must be a whole GGUF file, but {path} holds {len(reader.tensors)} of {held} tensors. "
+            "Fetch it again."
         )
     return reader
 

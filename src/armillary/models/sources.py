@@ -86,10 +86,15 @@ def _from_gguf(path: Path) -> ModelFolder:
 
 def _from_folder(path: Path, *, name: str, source: str) -> ModelFolder:
     config = _configuration(path)
-    architectures = config.get("architectures") or ["nothing"]
+    architectures = config.get("architectures")
+    known = ", ".join(architecture for row in FAMILIES.values() for architecture in row.architectures)
+    if not isinstance(architectures, list) or not architectures:
+        raise ArgumentError(
+            f"Argument `source` must be a model, but config.json of {name} names no architecture ({architectures!r}). "
+            f"Name a folder whose config.json says one of {known}."
+        )
     family = family_of(str(architectures[0]))
     if family is None:
-        known = ", ".join(architecture for row in FAMILIES.values() for architecture in row.architectures)
         raise UnsupportedModelError(
             f"Argument `source` must be a decoder of a known family ({known}), but {name} is {architectures[0]}. "
             "Measure another model, or add its family (one row of data)."
@@ -113,7 +118,7 @@ def _from_folder(path: Path, *, name: str, source: str) -> ModelFolder:
         family=family,
         architecture=str(architectures[0]),
         quantization=None,
-        released_spread=None if spread is None else float(spread),
+        released_spread=float(spread) if isinstance(spread, int | float) else None,
         weight_hash=None,
     )
 

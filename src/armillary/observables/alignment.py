@@ -84,10 +84,10 @@ def smallest_overlap(pairs: Pairs) -> Value:
 
 
 def exponential_overlap(*, beta: float) -> Observable:
-    """Mean of e^{beta (c_ij - 1)} over all pairs, self-pairs included: the threshold-free count of simulations.
+    """Mean of e^{beta (c_ij - 1)} over all ordered pairs (i, j), self-pairs included; it needs no threshold.
 
-    With well separated groups of shares w_a it is the sum of w_a^2; times e^beta T^2 / (2 beta) it is the energy Phi of
-    the idealized dynamics. 1 at consensus.
+    For orthogonal groups of shares w_a it is W + (1 - W) e^{-beta} with W the sum of w_a^2, and 1 at consensus; times
+    e^beta T^2 / (2 beta) it is the energy Phi of the idealized dynamics.
 
     Args:
         beta: Inverse temperature, positive and finite.
@@ -109,14 +109,14 @@ def exponential_overlap(*, beta: float) -> Observable:
 
     return Observable(
         name="exponential_overlap",
-        symbol="Phi",
+        symbol="<e^{beta(c-1)}>",
         definition=f"mean over all pairs (i, j), self-pairs included, of exp(beta (c_ij - 1)) at beta = {beta:g}",
         source=_NOTE,
         function=mean_exponential,
         wants="pairs",
         undefined="a row of zero length",
         needs_unit_rows=True,
-        parameters=f"(beta={beta:g})",
+        parameters=(("beta", float(beta)),),
     )
 
 

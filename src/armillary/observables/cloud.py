@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from armillary.errors import ArgumentError
+from armillary.errors import ArgumentError, NumericalError
 from armillary.observables.spectrum import eigenvalues
 
 __all__ = ["STEPS", "Calibration", "Cloud"]
@@ -32,10 +32,12 @@ STEPS = {
 ROW_WISE = frozenset(STEPS) - {"center"}
 """Steps that act on each row alone, whichever tokens stand beside it."""
 
-# Below this share of spread left after a subtraction, Gram entries have lost digits: start again from the rows.
-_CANCELLATION = 0.02
-# A spread within this many roundings of the rows' own dtype is rounding, not geometry: undefined.
-_ROUNDINGS = 32
+# Below this share of its length left after a subtraction, a row's products have lost digits: start again from the rows.
+_CANCELLATION = {torch.float32: 0.02, torch.float64: 1e-8}
+# What is left of a row within this many roundings of the dtype it came in is rounding, not geometry: it counts as zero.
+_ROUNDINGS = 8
+# Overlaps of unit rows may pass 1 by rounding; by more than this, digits were lost somewhere.
+_EXCESS = 1e-3
 
 _T = TypeVar("_T")
 
@@ -85,7 +87,6 @@ class Cloud:
         if accumulate is not None:
             rows = rows.to(accumulate)
         self.calibration = calibration
-        self.centered = False
         self.tokens, self.dim = rows.shape[-2], rows.shape[-1]
         self._rows: Callable[[], Tensor] = lambda: rows
         self._gram: Callable[[], Tensor] = lambda: rows @ rows.mT
@@ -94,7 +95,7 @@ class Cloud:
 
     def _child(self, rows: Callable[[], Tensor], gram: Callable[[], Tensor], *, tokens: int | None = None) -> Cloud:
         child = object.__new__(Cloud)
-        child.resolution, child.calibration, child.centered = self.resolution, self.calibration, self.centered
+        child.resolution, child.calibration = self.resolution, self.calibration
         child.tokens, child.dim = self.tokens if tokens is None else tokens, self.dim
         child._rows, child._gram, child._shared, child._chosen_from = rows, gram, {}, None
         return child
@@ -104,6 +105,17 @@ class Cloud:
         if key not in self._shared:
             self._shared[key] = make()
         return self._shared[key]
+
+    def forget(self) -> None:
+        """Drop everything that was derived from this cloud.
+
+        A cloud knows what was derived from it and the other way round, so without this word the memory of a batch would
+        come back only when the interpreter looks for cycles.
+        """
+        derived = [one for one in self._shared.values() if isinstance(one, Cloud)]
+        self._shared.clear()
+        for one in derived:
+            one.forget()
 
     @cached_property
     def rows(self) -> Tensor:
@@ -196,7 +208,10 @@ class Cloud:
         def overlaps() -> Tensor:
             squares = self.squared_norms
             inverse = squares.rsqrt()  # a zero row gives 0 * inf = NaN: undefined, and counted elsewhere
-            unit = (self.gram * inverse[..., :, None] * inverse[..., None, :]).clamp_(-1.0, 1.0)
+            unit = self.gram * inverse[..., :, None] * inverse[..., None, :]
+            if bool((unit.amax((-2, -1)) > 1 + _EXCESS).any()):
+                raise NumericalError("Overlaps must lie within [-1, 1], but one exceeds 1 by more than rounding.")
+            unit.clamp_(-1.0, 1.0)
             unit.diagonal(dim1=-2, dim2=-1).copy_(torch.where(squares > 0, torch.ones_like(squares), torch.nan))
             return unit
 
@@ -222,9 +237,7 @@ class Cloud:
             shifted = self.gram - row_mean[..., :, None] - row_mean[..., None, :] + total[..., None, None]
             return self._resolved(shifted, centered)
 
-        child = self._child(lambda: centered(self.rows), gram)
-        child.centered = True
-        return child
+        return self._child(lambda: centered(self.rows), gram)
 
     def _remove_corpus_mean(self) -> Cloud:
         mean = self._needs_calibration("corpus mean").mean
@@ -262,15 +275,19 @@ class Cloud:
         return self.calibration
 
     def _resolved(self, gram: Tensor, on_rows: Callable[[Tensor], Tensor]) -> Tensor:
-        """`gram` where the subtraction left digits, from float64 rows where it did not, NaN where nothing is left."""
-        left = gram.diagonal(dim1=-2, dim2=-1).sum(-1)
-        before = self.squared_norms.sum(-1)
-        lossy = ~(left > _CANCELLATION * before)
+        """`gram` where the subtraction left digits in every row, else made again from float64 rows.
+
+        Rows of which only rounding is left become exactly zero: they have no direction, and what depends on one is
+        undefined.
+        """
+        before = self.squared_norms
+        rounding = (_ROUNDINGS * self.resolution) ** 2
+        enough = max(_CANCELLATION[gram.dtype], 4 * rounding)
+        lossy = (gram.diagonal(dim1=-2, dim2=-1) <= enough * before).any(-1)
         if not bool(lossy.any()):
             return gram
         exact = on_rows(self.rows.double())
         again = exact @ exact.mT
-        left = again.diagonal(dim1=-2, dim2=-1).sum(-1)
-        undefined = ~(left > (_ROUNDINGS * self.resolution) ** 2 * before)
-        again = torch.where(undefined[..., None, None], torch.nan, again)
+        kept = (again.diagonal(dim1=-2, dim2=-1) > rounding * before).to(again.dtype)
+        again = again * kept[..., :, None] * kept[..., None, :]
         return torch.where(lossy[..., None, None], again.to(gram.dtype), gram)

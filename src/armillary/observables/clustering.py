@@ -226,5 +226,5 @@ def _declared(name: str, symbol: str, words: str, function: object, grouping: Gr
         wants="cloud",
         undefined="a row of zero length",
         needs_unit_rows=True,
-        parameters=f"({grouping})",
+        parameters=(("grouping", str(grouping)),),
     )

@@ -90,7 +90,13 @@ class Observable:
     wants: Input
     undefined: str
     needs_unit_rows: bool
-    parameters: str = ""
+    parameters: tuple[tuple[str, float | str], ...] = ()
+
+    @property
+    def words(self) -> str:
+        """Name and parameters, `exponential_overlap(beta=4)`."""
+        given = [f"{key}={value:g}" if isinstance(value, float) else value for key, value in self.parameters]
+        return f"{self.name}({', '.join(given)})" if given else self.name
 
     def after(self, *steps: str) -> Measurement:
         """This observable of rows that went through `steps`, in order; none means rows as given."""
@@ -116,7 +122,7 @@ class Measurement:
     preparation: Preparation
 
     def __str__(self) -> str:
-        return f"{self.observable.name}{self.observable.parameters} | {self.preparation}"
+        return f"{self.observable.words} | {self.preparation}"
 
     @property
     def name(self) -> str:
@@ -181,6 +187,8 @@ class Measurement:
         flat, flat_mask = rows.flatten(end_dim=-3) if rows.ndim > 2 else rows[None], mask.reshape(-1, mask.shape[-1])
         values = [
             self.of(Cloud(one[chosen], accumulate=torch.float64, calibration=calibration))
+            if bool(chosen.any())
+            else torch.tensor(torch.nan, dtype=torch.float64)
             for one, chosen in zip(flat, flat_mask, strict=True)
         ]
         value = torch.stack(values).reshape(mask.shape[:-1])

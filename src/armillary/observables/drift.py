@@ -40,8 +40,8 @@ def stream_norm_spread(cloud: Cloud) -> Value:
 
 @observable(symbol="median |x|", source=_NORMS)
 def stream_norm_median(cloud: Cloud) -> Value:
-    """Median Euclidean norm of the rows (the lower one of the two middle rows if their number is even)."""
-    return cloud.norms.median(-1).values
+    """Median Euclidean norm of the rows."""
+    return torch.quantile(cloud.norms, 0.5, dim=-1)
 
 
 @observable(symbol="|x_0|", source=_NORMS)
@@ -66,7 +66,8 @@ def massive_tokens(norms: Tensor, *, ratio: float) -> Tensor:
     Returns:
         Boolean tensor `*batch tokens`.
     """
-    return norms > ratio * norms.median(dim=-1, keepdim=True).values
+    norms = _at_least_single(norms)
+    return norms > ratio * torch.quantile(norms, 0.5, dim=-1, keepdim=True)
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,13 @@ class SublayerUpdate:
     """One sublayer's update u = y - x of every row, relative to the length of the row before, `*batch tokens` each.
 
     Args:
-        length: |u| / |x|.
+        norm: |u| / |x|.
         radial: u . x / |x|^2, positive outward.
         tangential: length of the part of u orthogonal to x, over |x|.
         angle: Angle between x and y, in radians.
     """
 
-    length: Tensor
+    norm: Tensor
     radial: Tensor
     tangential: Tensor
     angle: Tensor
@@ -96,9 +97,13 @@ def sublayer_update(before: Configuration, after: Configuration) -> SublayerUpda
     Returns:
         Parts relative to the norm before, and the angle atan2(tangential, 1 + radial) moved; NaN for a zero row.
     """
-    squared = before.square().sum(-1)
+    before, after = _at_least_single(before), _at_least_single(after)
+    length = before.norm(dim=-1)
     step = after - before
-    radial = (before * step).sum(-1) / squared
-    length = step.square().sum(-1) / squared
-    tangential = (length - radial.square()).clamp(min=0.0).sqrt()
-    return SublayerUpdate(length.sqrt(), radial, tangential, torch.atan2(tangential, 1.0 + radial))
+    radial = (before * step).sum(-1) / length.square()
+    tangential = (step - radial[..., None] * before).norm(dim=-1) / length
+    return SublayerUpdate(step.norm(dim=-1) / length, radial, tangential, torch.atan2(tangential, 1.0 + radial))
+
+
+def _at_least_single(rows: Tensor) -> Tensor:
+    return rows.float() if rows.dtype in (torch.float16, torch.bfloat16) else rows

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from armillary.observables.cloud import Cloud
-from armillary.observables.declaration import observable
+from armillary.observables.declaration import Preparation, observable
 from armillary.shapes import Overlaps, Spectrum, Value
 
 __all__ = [
@@ -23,6 +23,8 @@ __all__ = [
     "stable_rank",
 ]
 
+_NO_TOLERANCE = 0.1
+NOTHING = Preparation()
 _ZERO = "all rows zero, or no spread left after centering"
 
 
@@ -41,12 +43,14 @@ def participation_rank(gram: Overlaps) -> Value:
 @observable(
     symbol="rank",
     source="number of singular values above max(T, d) eps s_max; numpy.linalg.matrix_rank",
-    undefined=_ZERO,
+    undefined=f"{_ZERO}, or max(T, d) eps of 0.1 and more (half precision)",
 )
 def algebraic_rank(cloud: Cloud) -> Value:
     """Number of singular values above the tolerance max(T, d) eps s_max, eps that of the dtype the rows came in."""
     tolerance = rank_tolerance(cloud.tokens, cloud.dim, cloud.resolution)
     values = cloud.singular_values
+    if tolerance >= _NO_TOLERANCE:
+        return torch.full_like(values[..., 0], torch.nan)
     if tolerance < 4 * math.sqrt(cloud.tokens * torch.finfo(values.dtype).eps):  # squares cannot resolve what is asked
         rows = cloud.rows.double()
         finite = torch.isfinite(rows).all(-1).all(-1)
@@ -114,31 +118,37 @@ def nuclear_over_spectral(spectrum: Spectrum) -> Value:
     return spectrum.sum(-1) / spectrum.amax(-1)
 
 
-def rank_ceiling(tokens: int, dim: int, *, centered: bool) -> int:
+def rank_ceiling(tokens: int, dim: int, preparation: Preparation) -> int:
     """The largest value any of these ranks can take: min(T, d), or min(T - 1, d) once the token mean is gone.
 
     Args:
         tokens: Number of rows T.
         dim: Their dimension d.
-        centered: Whether the mean over tokens was subtracted.
+        preparation: What was done to the rows.
 
     Returns:
         The ceiling.
     """
-    return min(tokens - 1 if centered else tokens, dim)
+    return min(_dimensions_left(tokens, preparation), dim)
 
 
-def isotropic_participation_rank(tokens: int, dim: int) -> float:
-    """Participation rank of T independent uniform directions in dimension d: T d / (T + d - 1).
+def isotropic_participation_rank(tokens: int, dim: int, preparation: Preparation = NOTHING) -> float:
+    """Participation rank of T independent uniform directions in dimension d: T d / (T + d - 1), T - 1 if centered.
 
     Args:
         tokens: Number of rows T.
         dim: Their dimension d.
+        preparation: What was done to the rows.
 
     Returns:
         1 / E[mean of c_ij^2], the ratio of expectations; within about 1 % of the mean over draws.
     """
-    return tokens * dim / (tokens + dim - 1)
+    left = _dimensions_left(tokens, preparation)
+    return left * dim / (left + dim - 1)
+
+
+def _dimensions_left(tokens: int, preparation: Preparation) -> int:
+    return tokens - 1 if "center" in preparation.steps else tokens
 
 
 def _exponential_entropy(weights: Tensor) -> Tensor:

@@ -47,7 +47,8 @@ def _of_one(matrix: np.ndarray) -> np.ndarray:
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0)), thread_name_prefix="eigenvalues")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return ThreadPoolExecutor(max_workers=cores, thread_name_prefix="eigenvalues")
 
 
 @cache

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from armillary.figures.distributions import layer_words
 from armillary.figures.reading import Reading
-from armillary.figures.terms import MEASUREMENTS, measurement_words, preparation_words
+from armillary.figures.terms import MEASUREMENTS, TOKENS, measurement_words, preparation_words
 from armillary.report.markup import UNDEFINED, Markup, element, interval, join, paragraph, table
 
 __all__ = ["Change", "changes", "statement"]
@@ -66,43 +66,38 @@ def statement(reading: Reading) -> Markup:
     found = changes(reading)
     if not found:
         return paragraph("This record holds no mapped states, so the statement was not computed.")
+    first, *others = _sentences(reading, found)
+    how = (
+        "Each map was applied to the real states of the trained stream and the numbers were measured again "
+        f"({_how(reading)}). The gain of the next norm can be folded into the matrices that follow it without "
+        "changing any output of the network, so the numbers that move under it are statements about a metric that "
+        "the architecture leaves open, and are to be quoted with that metric named."
+    )
+    return join([paragraph(element("strong", first), " ", " ".join(others)), paragraph(how), _tables(reading, found)])
+
+
+def _sentences(reading: Reading, found: tuple[Change, ...]) -> list[str]:
+    """Which numbers change, which do not, which are not resolved; what the control does; what was not tried."""
     maps = [name for name in dict.fromkeys(change.transformation for change in found) if name != ROTATION]
     measurements = list(dict.fromkeys(change.measurement for change in found))
     moved = {name: _verdicts(found, name, maps) for name in measurements}
     changing = [name for name in measurements if "changes" in moved[name]]
     fixed = [name for name in measurements if moved[name] == {"unchanged"}]
     unclear = [name for name in measurements if name not in changing and name not in fixed]
-    turning = [name for name in measurements if _verdicts(found, name, [ROTATION]) - {"unchanged", "undefined"}]
-    sentences = [
-        "Each map was applied to the real states of the trained stream and the numbers were measured again "
-        f"({_how(reading)}). "
-    ]
-    if changing:
-        sentences.append(f"Under a non-orthogonal change of basis these would change: {_listed(changing)}. ")
-    if fixed:
-        sentences.append(f"These would not: {_listed(fixed)}. ")
-    if unclear:
-        sentences.append(f"Not resolved on these documents: {_listed(unclear)}. ")
-    sentences.append(
-        "An orthogonal map, the control, changes "
-        f"{'none of them' if not turning else _listed(turning) + ', which should not be'} beyond rounding. "
-    )
+    turning = [name for name in measurements if "changes" in _verdicts(found, name, [ROTATION])]
     untested = _untested(reading, measurements)
-    if untested:
-        sentences.append(f"Reported here but not put to this test: {', '.join(untested)}. ")
-    closing = (
-        "The gain of the next norm can be folded into the matrices that follow it without changing any output of "
-        "the network, so the numbers that "
-        "move under it are statements about a metric that the architecture leaves open, and are to be quoted with "
-        "that metric named."
+    sentences = (
+        ("Under a non-orthogonal change of basis these would change: {}.", _listed(changing, measurements)),
+        ("These would not: {}.", _listed(fixed, measurements)),
+        ("Not resolved on these documents: {}.", _listed(unclear, measurements)),
+        (
+            "Even an orthogonal map changes {}: what a choice of coordinates enters depends on the basis altogether.",
+            _listed(turning, measurements),
+        ),
+        ("An orthogonal map, the control, changes none of them beyond rounding.", "" if turning else "none"),
+        ("Reported here but not put to this test: {}.", ", ".join(untested)),
     )
-    return join(
-        [
-            paragraph(element("strong", sentences[1].strip()), " ", *sentences[2:]),
-            paragraph(sentences[0], closing),
-            _tables(reading, found),
-        ]
-    )
+    return [sentence.format(names) for sentence, names in sentences if names]
 
 
 def _untested(reading: Reading, measurements: list[str]) -> list[str]:
@@ -133,10 +128,15 @@ def _table(reading: Reading, found: tuple[Change, ...], layer: int) -> Markup:
     here = [change for change in found if change.layer == layer]
     maps = list(dict.fromkeys(change.transformation for change in here))
     rows: list[list[object]] = []
-    for name in dict.fromkeys(change.measurement for change in here):
-        after = {change.transformation: change for change in here if change.measurement == name}
-        cells = [_cell(reading, after[transformation]) for transformation in maps]
-        rows.append([_words(name), element("td", _number(reading, after[maps[0]].before), class_="value"), *cells])
+    names = list(dict.fromkeys(change.measurement for change in here))
+    titles = [measurement_words(name.partition(" | ")[0]) for name in names]
+    for title in dict.fromkeys(titles):
+        rows.append([title])
+        for name in (name for name, its in zip(names, titles, strict=True) if its == title):
+            after = {change.transformation: change for change in here if change.measurement == name}
+            cells = [_cell(reading, after[transformation]) for transformation in maps]
+            before = element("td", _number(reading, after[maps[0]].before), class_="value")
+            rows.append([preparation_words(name.partition(" | ")[2]), before, *cells])
     return table(
         f"{layer_words(layer).capitalize()}: each number before and after each map, and below it the difference, "
         "paired by document.",
@@ -159,18 +159,15 @@ def _number(reading: Reading, ends: Ends) -> Markup:
     return interval(ends, reading.level, len(reading.documents))
 
 
-def _words(name: str) -> str:
-    measurement, _, preparation = name.partition(" | ")
-    return (
-        f"{measurement_words(measurement)} ({preparation_words(preparation)})"
-        if preparation
-        else measurement_words(measurement)
-    )
-
-
-def _listed(names: list[str]) -> str:
-    words = [_words(name) for name in names]
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
+def _listed(names: list[str], everything: list[str]) -> str:
+    """Numbers in words, each measurement once; its preparations behind it unless all of them are meant."""
+    words = []
+    for measurement in dict.fromkeys(name.partition(" | ")[0] for name in names):
+        mine, every = ([n for n in some if n.partition(" | ")[0] == measurement] for some in (names, everything))
+        preparations = "; ".join(preparation_words(name.partition(" | ")[2]) for name in mine)
+        many = f" ({preparations})" if len(mine) < len(every) else " (every preparation)" if len(every) > 1 else ""
+        words.append(measurement_words(measurement) + many)
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else ""
 
 
 def _how(reading: Reading) -> str:
@@ -181,5 +178,5 @@ def _how(reading: Reading) -> str:
     if "general_linear_seed" in attributes:
         parts.append(f"seed {attributes['general_linear_seed']}")
     if "tokens" in attributes:
-        parts.append(f"tokens: {attributes['tokens']}")
+        parts.append(TOKENS.get(str(attributes["tokens"]), str(attributes["tokens"])))
     return ", ".join(parts) or "maps as recorded in the study"

@@ -57,19 +57,19 @@ def _panel(panel: Panel) -> dict[str, Any]:
         "title": panel.title,
         "note": panel.note,
         "x": _axis(panel.x),
-        "y": _axis(panel.y),
+        "y": _axis(panel.y, panel.reach),
         "curves": [_curve(curve) for curve in panel.curves if curve.drawn],
         "rules": [{"name": rule.name, "x": _number(rule.x), "y": _number(rule.y)} for rule in panel.rules],
     }
 
 
-def _axis(axis: Axis) -> dict[str, Any]:
+def _axis(axis: Axis, limits: tuple[float, float] | None = None) -> dict[str, Any]:
     result: dict[str, Any] = {"label": axis.label, "scale": axis.scale}
     if axis.ticks:
         result["at"] = [place for place, _ in axis.ticks]
         result["text"] = [text for _, text in axis.ticks]
-    if axis.limits:
-        result["limits"] = list(axis.limits)
+    if axis.limits or limits:
+        result["limits"] = _numbers(axis.limits or limits or ())
     return result
 
 

@@ -16,15 +16,14 @@ def limits(facts: Facts) -> Markup:
         (
             "The sphere is an idealization.",
             "Normalized rows live on a sphere because we divide by their length; the stream itself does not stay "
-            "there. The radial parts and norms above "
-            "show by how much each sublayer leaves it. A law derived for motion on a sphere calibrates an "
-            "instrument; this decoder owes it nothing.",
+            "there. The radial parts and norms above show by how much each sublayer leaves it. A law derived for "
+            "motion on a sphere calibrates an instrument; this decoder owes it nothing.",
         ),
         (
             "An overlap histogram is not the overlap distribution of a spin glass.",
             "It counts the pairs of tokens at each overlap, in one basis, in one trained model. Reading it as a "
-            "thermodynamic distribution would need "
-            "an ensemble and an identification of its members, and neither is here.",
+            "thermodynamic distribution would need an ensemble and an identification of its members, and neither is "
+            "here.",
         ),
         (
             "A group pattern in finitely many tokens is not a phase.",
@@ -38,8 +37,8 @@ def limits(facts: Facts) -> Markup:
         ),
         (
             "An offset can look like structure.",
-            "Uncentered overlaps contain a direction that all tokens share. Where centering, subtracting the "
-            "corpus mean or leaving out a few coordinates removes the overlap, the overlap was mostly that.",
+            "Uncentered overlaps contain a direction that all tokens share. Where centering, subtracting the corpus "
+            "mean or leaving out a few coordinates removes the overlap, the overlap was mostly that.",
         ),
         (
             "One genre of text.",
@@ -55,17 +54,17 @@ def limits(facts: Facts) -> Markup:
     if facts.initial:
         points.append(
             (
-                "One seed each is shown.",
-                "Every initial condition is a single draw. Its interval covers documents, not draws; and recipes "
-                "differ more than seeds do, which is why each is named.",
+                f"{facts.seeds.capitalize()}.",
+                "Every initial condition is a single draw of its recipe. Its interval covers documents, not draws; "
+                "another seed or another recipe may give other numbers.",
             )
         )
     if facts.quantization:
         points.append(
             (
                 f"The model is {facts.quantization}.",
-                "What was measured is the quantized decoder. Nothing here says how far its geometry is from that "
-                "of the unquantized weights.",
+                "What was measured is the quantized decoder. Nothing here says how far its geometry is from that of "
+                "the unquantized weights.",
             )
         )
     points.append(

@@ -19,14 +19,14 @@
 
   function finite(v) { return typeof v === "number" && isFinite(v); }
 
-  /* A band as closed outlines, one for each stretch without gaps. */
-  function outline(curve) {
+  /* A band as closed outlines, one for each stretch without gaps; on a logarithmic axis cut below `floor`. */
+  function outline(curve, floor) {
     var x = [], y = [], run = [];
     function close() {
       if (run.length > 1) {
         if (x.length) { x.push(null); y.push(null); }
         run.forEach(function (i) { x.push(curve.x[i]); y.push(curve.high[i]); });
-        run.slice().reverse().forEach(function (i) { x.push(curve.x[i]); y.push(curve.low[i]); });
+        run.slice().reverse().forEach(function (i) { x.push(curve.x[i]); y.push(floor > 0 ? Math.max(curve.low[i], floor) : curve.low[i]); });
       }
       run = [];
     }
@@ -51,7 +51,7 @@
         return;
       }
       if (withEnds) {
-        var o = outline(c);
+        var o = outline(c, panel.y.scale === "log" && panel.y.limits ? panel.y.limits[0] / 10 : 0);
         out.push(Object.assign({}, base, {x: o.x, y: o.y, mode: "lines", fill: "toself", fillcolor: faded(c.color, 0.15),
           line: {width: 0}, hoverinfo: "skip"}));
       }
@@ -63,12 +63,12 @@
         customdata: withEnds ? c.low.map(function (l, i) { return [l, c.high[i]]; }) : undefined,
         hovertemplate: withEnds ? "%{y:.4g} [%{customdata[0]:.4g}, %{customdata[1]:.4g}]" : "%{y:.4g}"}));
     });
-    panel.rules.forEach(function (r) {
+    panel.rules.forEach(function (r, place) {
       var span = r.y !== null ? (panel.x.limits || [Math.min.apply(null, xs), Math.max.apply(null, xs)])
         : (panel.y.limits || [Math.min.apply(null, ys), Math.max.apply(null, ys)]);
       out.push({type: "scatter", xaxis: "x" + suffix, yaxis: "y" + suffix, mode: "lines+text", showlegend: false, hoverinfo: "skip",
         x: r.y !== null ? span : [r.x, r.x], y: r.y !== null ? [r.y, r.y] : span,
-        text: ["", escaped(r.name)], textposition: r.y !== null ? "top left" : r.x < (Math.min.apply(null, xs) + Math.max.apply(null, xs)) / 2 ? "bottom right" : "bottom left", cliponaxis: true,
+        text: ["", escaped(r.name)], textposition: r.y !== null ? (place % 2 ? "bottom left" : "top left") : r.x < (Math.min.apply(null, xs) + Math.max.apply(null, xs)) / 2 ? "bottom right" : "bottom left", cliponaxis: true,
         textfont: {size: 10.5, color: "#666"}, line: {color: "#888", width: 1, dash: "2px,2px"}});
     });
     return out;

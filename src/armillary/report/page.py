@@ -17,7 +17,7 @@ from armillary.report.basis import statement
 from armillary.report.explored import embedded_json, explored
 from armillary.report.limits import limits
 from armillary.report.markup import Markup, element, escaped, join
-from armillary.report.tables import differences, headlines, losses, massive, provenance, token_policy_table
+from armillary.report.tables import definitions, differences, headlines, losses, massive, provenance, token_policy_table
 from armillary.report.words import Facts, answer, flags, methods
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ SECTIONS: tuple[tuple[str, str, str, tuple[str | Content, ...]], ...] = (
         (lambda known: statement(known.reading), "change_of_basis"),
     ),
     ("limits", "What these numbers do not show", "Limits", (limits,)),
-    ("methods", "Methods", "Methods", (methods,)),
+    ("methods", "Methods", "Methods", (methods, definitions)),
     ("provenance", "Provenance", "Provenance", (provenance,)),
 )
 
@@ -167,8 +167,8 @@ def _notes(known: Facts) -> Markup:
     note = element(
         "li",
         "Whole documents are resampled, because the tokens of one document depend on one another. The interval is "
-        f"{100 * known.reading.level:g}%, "
-        f"from {known.reading.resamples} resamples. “Undefined” stands where a number has no value, for example a "
+        f"{100 * known.reading.level:g}%, from {known.reading.resamples} resamples. An end that too few or too equal "
+        "documents cannot bound is called unbounded. “Undefined” stands where a number has no value, for example a "
         "centered rank where all rows agree. ",
         Markup('<a href="#back-interval" aria-label="back to the text">↩</a>'),
         id="note-interval",

@@ -11,7 +11,16 @@ from armillary.figures.terms import TOKENS, measurement_words, preparation_words
 from armillary.report.markup import NOT_MEASURED, Markup, element, facts, join, paragraph, table
 from armillary.report.words import HEADLINES, OVERLAP, RANK, UNDEFINED_ENDS, Facts, direction, shown_layers
 
-__all__ = ["conditions_table", "differences", "headlines", "losses", "massive", "provenance", "token_policy_table"]
+__all__ = [
+    "conditions_table",
+    "definitions",
+    "differences",
+    "headlines",
+    "losses",
+    "massive",
+    "provenance",
+    "token_policy_table",
+]
 
 LISTED = 12  # massive tokens named one by one for each condition
 POLICY = (OVERLAP, ("participation_rank", "as given"), ("participation_rank", "center"), RANK)
@@ -53,8 +62,8 @@ def differences(known: Facts) -> Markup:
                 entries.append(element("td", mark, known.words(ends), class_="value"))
             rows.append([f"minus {reading.label(name)}", *entries])
     return table(
-        "Trained minus each other condition, paired by document. ▲ trained is higher, ▼ lower, ○ the interval "
-        "holds zero: not resolved.",
+        "Trained minus each other condition, paired by document. ▲ trained is higher, ▼ lower, ○ the interval holds "
+        "zero: not resolved.",
         ["", *(layer_words(layer) for layer in layers)],
         rows,
     )
@@ -135,6 +144,19 @@ def losses(known: Facts) -> Markup:
     return table("Next-token cross entropy on the measured documents.", ["", "nats per token"], rows)
 
 
+def definitions(known: Facts) -> Markup:
+    """Every measurement by name: symbol, definition, when it is undefined, source."""
+    dataset = known.reading.dataset
+    rows = []
+    for name in map(str, dataset.data_vars):
+        about = dataset[name].attrs
+        if "symbol" in about:
+            entries = (str(about.get(key, "")) for key in ("symbol", "definition", "undefined", "source"))
+            rows.append([measurement_words(name), *entries])
+    heads = ["measurement", "symbol", "definition", "undefined when", "source"]
+    return element("details", element("summary", "Definitions of all measurements"), table("", heads, rows))
+
+
 def conditions_table(known: Facts) -> Markup:
     """Every condition with the proof of what it changed."""
     rows = []
@@ -178,7 +200,12 @@ def provenance(known: Facts) -> Markup:
     """Decoder facts, documents, versions, promises and everything else the record says of its origin."""
     origin = known.reading.provenance
     parts = [facts("Decoder", _flat(known.decoder)), conditions_table(known)]
-    parts.append(facts("Documents", _flat({k: v for k, v in known.source.items() if k not in ("titles", "first_ids")})))
+    parts.append(
+        facts(
+            "Documents",
+            _flat({k: v for k, v in known.source.items() if k not in ("titles", "first_ids", "text_hashes")}),
+        )
+    )
     parts.append(_documents(known))
     promises = [item for item in origin.get("promises") or [] if isinstance(item, Mapping)]
     if promises:
@@ -201,12 +228,14 @@ def provenance(known: Facts) -> Markup:
 
 
 def _documents(known: Facts) -> Markup:
-    first = known.source.get("first_ids") or []
+    first, hashes = known.source.get("first_ids") or [], known.source.get("text_hashes") or []
     rows = []
     for place, title in enumerate(known.reading.documents):
-        ids = first[place] if place < len(first) else []
-        rows.append([title, " ".join(str(item) for item in ids) if isinstance(ids, list) else str(ids)])
-    listing = table("", ["document", "first token ids"], rows)
+        ids = first[place] if place < len(first) else "not recorded"
+        digest = hashes[place] if place < len(hashes) else "not recorded"
+        shown = " ".join(str(item) for item in ids) if isinstance(ids, list) else str(ids)
+        rows.append([title, shown, element("span", str(digest), class_="hash")])
+    listing = table("", ["document", "first token ids", "hash of its text"], rows)
     return element("details", element("summary", f"The {known.documents} documents and the first ids fed"), listing)
 
 

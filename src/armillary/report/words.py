@@ -43,9 +43,18 @@ class Facts:
         self.reference = "trained" if "trained" in reading.conditions else reading.conditions[0]
 
     @property
+    def seeds(self) -> str:
+        """How many seeds of each initialization recipe are shown, in words; empty where there is none."""
+        recipes = [name.rpartition("-seed")[0] for name in self.initial]
+        if not recipes:
+            return ""
+        return "one seed each is shown" if len(set(recipes)) == len(recipes) else "a few seeds are shown"
+
+    @property
     def model_words(self) -> str:
         """The model's name, with its quantization wherever it has one."""
-        return f"{self.model}, a {self.quantization} model" if self.quantization else self.model
+        named = not self.quantization or str(self.quantization).partition(",")[0] in self.model
+        return self.model if named else f"{self.model}, a {self.quantization} model"
 
     def band(self, name: str, preparation: str, condition: str) -> Band | None:
         """A headline measurement of a condition against depth."""
@@ -89,8 +98,8 @@ def answer(facts: Facts) -> Markup:
     first, middle, last = layers[0], layers[-2] if len(layers) > 1 else layers[-1], layers[-1]
     opening: list[Any] = [
         f"On {facts.documents} documents of {facts.tokens} tokens each, {facts.model_words}, was measured at "
-        f"{len(reading.layers)} depths in "
-        f"{len(reading.conditions)} conditions, with identical token ids in all of them. "
+        f"{len(reading.layers)} depths in {len(reading.conditions)} conditions, with identical token ids in all of "
+        "them. "
     ]
     trained = facts.reference
     opening += [
@@ -146,32 +155,42 @@ def flags(facts: Facts) -> Markup:
 def methods(facts: Facts) -> Markup:
     """The methods paragraph, ready to be copied."""
     reading, d, source = facts.reading, facts.decoder, facts.source
-    grouping = reading.attribute("clustering_order_parameter", "grouping", "the declared grouping")
     text = [
         f"We measured {facts.model} ({d.get('architecture', 'architecture not recorded')}; {d.get('layers', '?')} "
-        f"layers, {d.get('heads', '?')} heads, "
-        f"{d.get('key_value_heads', '?')} key-value heads, width {d.get('width', '?')}, vocabulary "
-        f"{d.get('vocabulary', '?')}, context {d.get('context', '?')}; "
-        f"weights {facts.quantization or 'not quantized'}, computed in {d.get('dtype', '?')}). ",
+        f"layers, {d.get('heads', '?')} heads, {d.get('key_value_heads', '?')} key-value heads, width "
+        f"{d.get('width', '?')}, vocabulary {d.get('vocabulary', '?')}, context {d.get('context', '?')}; weights "
+        f"{facts.quantization or 'not quantized'}, computed in {d.get('dtype', '?')}). ",
         f"The documents were {facts.documents} sequences of {facts.tokens} tokens from "
-        f"{source.get('source', 'an unnamed source')} "
-        f"({source.get('rule', 'selection not recorded')}; start token: "
-        f"{source.get('start_token', 'not recorded')}), the same token ids in every condition "
-        f"(SHA-256 {str(source.get('hash', 'not recorded'))[:16]}…). ",
-        f"Conditions: {'; '.join(reading.label(name) for name in reading.conditions)}. ",
+        f"{source.get('source', 'an unnamed source')} ({source.get('rule', 'selection not recorded')}; start token: "
+        f"{source.get('start_token', 'not recorded')}), the same token ids in every condition (SHA-256 "
+        f"{str(source.get('hash', 'not recorded'))[:16]}…). ",
+        f"Conditions: {'; '.join(reading.label(name) for name in reading.conditions)}.{_recipes(facts)} ",
         "At the embedding (layer 0) and after every block we read the residual stream before the final norm, and "
-        "where said the stream after attention and the "
-        "output of the norm that reads it. Unless stated otherwise rows were normalized to unit length and the "
-        "first token of each document was left out. "
-        "Overlaps run over all unordered pairs of different tokens within a document. The participation rank is "
-        "(Σλ)²/Σλ² of the squared singular values; "
-        "centered means that the document's mean row was subtracted before normalizing. ",
-        f"Groups: {grouping}; the clustering order parameter is the sum of squared group shares. ",
+        "where said the stream after attention and the output of the norm that reads it. Unless stated otherwise "
+        "rows were normalized to unit length and the first token of each document was left out. Overlaps run over "
+        "all unordered pairs of different tokens within a document. The participation rank is (Σλ)²/Σλ² of the "
+        "squared singular values; centered means that the document's mean row was subtracted before normalizing. ",
+        f"Groups: {reading.grouping}; the clustering order parameter is the sum of squared group shares. ",
         f"Every number is a mean over documents with a {100 * reading.level:g}% {METHOD} interval from "
-        f"{reading.resamples} resamples of whole documents (seed {reading.seed}); "
-        "differences between conditions are paired by document.",
+        f"{reading.resamples} resamples of whole documents (seed {reading.seed}); differences between conditions are "
+        "paired by document.",
     ]
     return element("blockquote", paragraph(*text), class_="methods")
+
+
+def _recipes(facts: Facts) -> str:
+    """What the named initialization recipes are, where the decoder's facts say."""
+    d = facts.decoder
+    known = (
+        ("released", "released_spread", "the released configuration's own standard deviation"),
+        ("library", "library_spread", "the library's default standard deviation"),
+    )
+    said = [
+        f"“{recipe}” is {words}, {d[key]:.4g}"
+        for recipe, key, words in known
+        if isinstance(d.get(key), float) and any(name.startswith(f"initial-{recipe}") for name in facts.initial)
+    ]
+    return f" Of the initialization recipes, {' and '.join(said)}." if said else ""
 
 
 def _path(facts: Facts, headline: tuple[str, str], condition: str, layers: tuple[int, ...]) -> Markup:
@@ -222,7 +241,7 @@ def _ablations(facts: Facts, layer: int) -> Markup:
 
 
 def _end(facts: Facts) -> Markup:
-    seed = "one seed each is shown, and " if facts.initial else ""
+    seed = f"{facts.seeds}, and " if facts.seeds else ""
     return join(
         [
             f"Brackets are {100 * facts.reading.level:g}% intervals from resampling documents; ",

@@ -11,7 +11,7 @@ import numpy as np
 
 from armillary.observables.alignment import histogram_edges
 from armillary.observables.cloud import Cloud
-from armillary.observables.declaration import Measurement
+from armillary.observables.declaration import Measurement, Preparation
 from armillary.observables.rank import isotropic_participation_rank, rank_ceiling, rank_tolerance
 from armillary.sphere import uniform
 from armillary.studies.plan import CENTERED, TAPS, TOKEN_SETS, Plan, position_bands
@@ -24,7 +24,7 @@ __all__ = ["Layout", "as_dataset"]
 
 _DRAWS = 4
 _UPDATE_WORDS = {
-    "length": (
+    "norm": (
         "|u| / |x|",
         "length of the sublayer's update over the length of the stream before it, mean over tokens",
     ),
@@ -35,7 +35,6 @@ _UPDATE_WORDS = {
     ),
     "angle": ("angle(x, x + u)", "angle in radians between the stream before and after the sublayer, mean over tokens"),
 }
-_UPDATE_NAMES = {"length": "update_norm"}
 _SCALAR = ("condition", "tap", "layer", "tokens", "preparation", "document")
 
 
@@ -185,12 +184,8 @@ def _attributes(layout: Layout, measurement: Measurement) -> dict[str, Any]:
         "definition": one.definition,
         "source": one.source,
         "undefined": one.undefined,
-        "parameters": one.parameters.strip("()"),
+        **dict(one.parameters),
     }
-    if one.name == "exponential_overlap":
-        attrs["beta"] = float(one.parameters.strip("()").removeprefix("beta="))
-    if one.name in ("cluster_count", "clustering_order_parameter"):
-        attrs["grouping"] = one.parameters.strip("()")
     if one.name == "algebraic_rank":
         share = rank_tolerance(layout.tokens, layout.width, layout.resolution)
         attrs["tolerance"] = f"max(T, d) eps s_max, at most {share:.2e} s_max; eigenvalues in float64"
@@ -206,7 +201,7 @@ def _updates(readers: Mapping[str, TapReader]) -> dict[str, tuple[Any, ...]]:
             blocks.append(np.concatenate([block, np.full_like(block, np.nan)]))
         symbol, words = _UPDATE_WORDS[part]
         measured = [[place, tokens] for place in ("block", "mid") for tokens in TOKEN_SETS]
-        found[_UPDATE_NAMES.get(part, f"update_{part}")] = (
+        found[f"update_{part}"] = (
             ("condition", "tap", "layer", "tokens", "document"),
             np.stack(blocks),
             {
@@ -301,8 +296,8 @@ def _isotropic(layout: Layout) -> tuple[list[str], dict[str, tuple[Any, ...]]]:
 def _references(layout: Layout, preparations: list[str]) -> dict[str, tuple[Any, ...]]:
     width = layout.width
     counts = [layout.tokens, layout.tokens - 1, layout.tokens - 1]
-    ceiling = [[rank_ceiling(n, width, centered="center" in p.split(", ")) for p in preparations] for n in counts]
-    isotropic = [[isotropic_participation_rank(n, width) for _ in preparations] for n in counts]
+    ceiling = [[rank_ceiling(n, width, Preparation.parse(p)) for p in preparations] for n in counts]
+    isotropic = [[isotropic_participation_rank(n, width, Preparation.parse(p)) for p in preparations] for n in counts]
     return {
         "reference_ceiling": (
             ("tokens", "preparation"),
@@ -312,6 +307,6 @@ def _references(layout: Layout, preparations: list[str]) -> dict[str, tuple[Any,
         "reference_isotropic": (
             ("tokens", "preparation"),
             np.asarray(isotropic),
-            {"definition": "participation rank of an isotropic cloud of the same size, T d / (T + d - 1)"},
+            {"definition": "participation rank of an isotropic cloud of that size, n d / (n + d - 1), n = T or T - 1"},
         ),
     }

@@ -18,14 +18,16 @@ from armillary.errors import ArgumentError, UnsoundError
 from armillary.invariance import DiagonalGain, GeneralLinear, Orthogonal, Transformation
 from armillary.models.capture import stream
 from armillary.models.conditions import Applied, Condition
+from armillary.models.contract import Promise, prove, require
 from armillary.models.decoder import Decoder
 from armillary.models.documents import Documents
 from armillary.observables.cloud import STEPS, Calibration
 from armillary.observables.declaration import Measurement
 from armillary.record import Record
+from armillary.studies.calibration import CalibrationReader
 from armillary.studies.dataset import Layout, as_dataset
 from armillary.studies.plan import Plan, at_other_taps, default_measurements, statement_layers
-from armillary.studies.reader import CalibrationReader, TapReader
+from armillary.studies.reader import TapReader
 
 __all__ = ["Laboratory"]
 
@@ -126,6 +128,8 @@ class Laboratory:
         """
         Record.require_new(path)
         tell = _counting(progress, len(self.conditions) * (len(self.documents) + len(self.calibration or ())))
+        promises = prove(self.decoder)
+        require(self.decoder, promises)
         started = datetime.now(UTC)
         readers, losses, proofs, calibrations, timings = {}, {}, [], {}, {}
         for condition in self.conditions:
@@ -140,24 +144,27 @@ class Laboratory:
         return Record.write(
             path,
             self.choices(),
-            self._provenance(started, proofs, calibrations, timings),
+            self._provenance(started, promises, proofs, calibrations, timings),
             as_dataset(self._layout(), readers, losses),
         )
 
     def _calibrate(self, condition: Condition, applied: Applied, tell: Progress) -> dict[int, Calibration]:
         if self.calibration is None:
             return {}
-        reader = CalibrationReader(self.plan)
+        reader = CalibrationReader(self.plan, condition=condition.name, titles=self.calibration.titles)
+        start = 0
         for batch in self.calibration.batches(self.batch_size):
-            with stream(applied.decoder, reader), torch.inference_mode():
+            with stream(applied.decoder, reader.at(start)), torch.inference_mode():
                 applied.decoder.hidden(batch)
+            start += len(batch)
             tell(f"{condition.label}: calibration", len(batch), 0)
         return reader.result()
 
     def _read(
         self, condition: Condition, applied: Applied, calibrations: Mapping[int, Calibration], tell: Progress
     ) -> tuple[TapReader, np.ndarray]:
-        reader = self._reader(condition, calibrations, statement=condition is self.conditions[0])
+        maps = self._maps(applied.decoder) if condition is self.conditions[0] else {}
+        reader = self._reader(condition, calibrations, maps)
         losses, start = [], 0
         for batch in self.documents.batches(self.batch_size):
             with stream(applied.decoder, reader.at(start)), torch.inference_mode():
@@ -167,7 +174,12 @@ class Laboratory:
             tell(condition.label, len(batch), 0)
         return reader, np.concatenate(losses)
 
-    def _reader(self, condition: Condition, calibrations: Mapping[int, Calibration], *, statement: bool) -> TapReader:
+    def _reader(
+        self,
+        condition: Condition,
+        calibrations: Mapping[int, Calibration],
+        maps: Mapping[int, Sequence[torch.Tensor]],
+    ) -> TapReader:
         return TapReader(
             [one for one in self.measurements or () if calibrations or not one.preparation.needs_calibration],
             self.light,
@@ -176,23 +188,28 @@ class Laboratory:
             tokens=self.documents.tokens,
             plan=self.plan,
             calibrations=calibrations,
-            maps=self._maps() if statement else {},
+            maps=maps,
             condition=condition.name,
             titles=self.documents.titles,
         )
 
-    def transformations(self) -> dict[int, tuple[Transformation, ...]]:
-        """The maps of the statement at each of its layers: orthogonal, general linear, and the next norm's gain."""
+    def transformations(self, decoder: Decoder) -> dict[int, tuple[Transformation, ...]]:
+        """The maps of the statement at each of its layers: orthogonal, general linear, and the next norm's gain.
+
+        Args:
+            decoder: Whose norms' gains are taken: the decoder of the condition that carries the statement.
+        """
         seeded = (Orthogonal(self.seed), GeneralLinear(self.plan.condition_number, self.seed))
-        gains = self.decoder.norms
         return {
-            layer: (*seeded, DiagonalGain(_gain(gains[_norm_after(layer)])))
+            layer: (*seeded, DiagonalGain(_gain(decoder.norms[_norm_after(layer)])))
             for layer in statement_layers(self.layers or ())
         }
 
-    def _maps(self) -> dict[int, list[torch.Tensor]]:
-        width, transformations = self.decoder.facts.width, self.transformations()
-        made = {one: one.matrix(width) for one in {one for chosen in transformations.values() for one in chosen}}
+    def _maps(self, decoder: Decoder) -> dict[int, list[torch.Tensor]]:
+        transformations = self.transformations(decoder)
+        made = {
+            one: one.matrix(decoder.facts.width) for one in {m for chosen in transformations.values() for m in chosen}
+        }
         return {layer: [made[one] for one in chosen] for layer, chosen in transformations.items()}
 
     def _layout(self) -> Layout:
@@ -206,19 +223,20 @@ class Laboratory:
             width=facts.width,
             resolution=float(torch.finfo(getattr(torch, facts.dtype)).eps),
             plan=self.plan,
-            transformations=tuple(str(one) for one in next(iter(self.transformations().values()))),
+            transformations=tuple(str(one) for one in next(iter(self.transformations(self.decoder).values()))),
             seed=self.seed,
         )
 
     def cost(self) -> dict[str, Any]:
-        """What a run would take, from one document measured once: passes, seconds, bytes; nothing is written.
+        """What a run would take, estimated from one document measured once; nothing is written.
 
         Returns:
-            Counts of conditions, documents, layers and measurements, and estimates of time and memory in words.
+            Counts of conditions, documents, layers, measurements and passes, and the seconds that the passes would take
+            (building the conditions and drawing the page come on top).
         """
         facts, documents = self.decoder.facts, self.documents
         one = documents.token_ids[:1]
-        reader = self._reader(self.conditions[0], {}, statement=False)
+        reader = self._reader(self.conditions[0], {}, {})
         with torch.inference_mode():
             self.decoder.hidden(one)
             began = time.perf_counter()
@@ -226,7 +244,6 @@ class Laboratory:
                 self.decoder.loss(self.decoder.hidden(one), one)
         each = time.perf_counter() - began
         passes = len(self.conditions) * (len(documents) + len(self.calibration or ()))
-        states = self.batch_size * documents.tokens * (2 * facts.width + 12 * documents.tokens) * 8
         return {
             "model": facts.name,
             "conditions": [condition.name for condition in self.conditions],
@@ -237,7 +254,6 @@ class Laboratory:
             "measurements": len(self.measurements or ()),
             "document_passes": passes,
             "estimated_seconds": round(each * passes),
-            "estimated_megabytes_beyond_the_model": round(states / 1e6) + 200,
         }
 
     def choices(self) -> dict[str, Any]:
@@ -245,6 +261,7 @@ class Laboratory:
         measurements = self.measurements or ()
         return {
             "kind": "laboratory",
+            "model": {"name": self.decoder.facts.name, "source": self.decoder.facts.source},
             "conditions": [condition.name for condition in self.conditions],
             "layers": list(self.layers or ()),
             "level": self.level,
@@ -264,14 +281,17 @@ class Laboratory:
                 "count": len(self.documents),
                 "tokens": self.documents.tokens,
             },
+            "calibration": {
+                "rule": "none" if self.calibration is None else self.calibration.rule,
+                "count": len(self.calibration or ()),
+            },
             "plan": asdict(self.plan),
-            "massive": {"ratio": self.plan.massive_ratio},
-            "statement": {"seed": self.seed, "condition_number": self.plan.condition_number},
         }
 
     def _provenance(
         self,
         started: datetime,
+        promises: Sequence[Promise],
         proofs: list[dict[str, Any]],
         calibrations: Mapping[str, Mapping[int, Calibration]],
         timings: Mapping[str, float],
@@ -293,6 +313,7 @@ class Laboratory:
             "created": started.isoformat(timespec="seconds"),
             "versions": {"python": platform.python_version(), **{name: version(name) for name in libraries}},
             "decoder": asdict(self.decoder.facts),
+            "promises": [asdict(one) for one in promises],
             "conditions": proofs,
             "documents": {**documents, "hash": documents["token_hash"]},
             "calibration": calibration,

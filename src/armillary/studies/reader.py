@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from armillary.errors import NumericalError
 from armillary.invariance import values_after
 from armillary.models.capture import Tap
 from armillary.observables.alignment import mean_overlap_within, overlap_histogram
@@ -24,54 +23,15 @@ from armillary.observables.drift import (
     sublayer_update,
     zero_rows,
 )
+from armillary.studies.finite import require_finite
 from armillary.studies.plan import CENTERED, SPHERE, TOKEN_SETS, Plan, position_bands
 
-__all__ = ["CalibrationReader", "TapReader"]
+__all__ = ["TapReader"]
 
 NORMS = (stream_norm_mean, stream_norm_spread, stream_norm_median)
 WHOLE_STREAM = (stream_norm_first, zero_rows)
-UPDATES = ("length", "radial", "tangential", "angle")
+UPDATES = ("norm", "radial", "tangential", "angle")
 HISTOGRAM_PREPARATIONS = (SPHERE, CENTERED)
-
-
-class CalibrationReader:
-    """The mean row and the rogue coordinates of every layer, estimated on calibration documents.
-
-    First and massive tokens are left out. A coordinate's part in the mean overlap is the square of its mean over the
-    unit rows; the rogue ones are those with the largest part.
-
-    Args:
-        plan: Massive ratio and number of rogue coordinates.
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self._sums: dict[int, list[Tensor | int]] = {}
-
-    def __call__(self, tap: Tap, residual: Tensor, read: Tensor) -> None:
-        """Add one batch of states at one tap."""
-        if tap.place != "block":
-            return
-        rows = residual.double()
-        norms = rows.norm(dim=-1)
-        kept = ~massive_tokens(norms, ratio=self.plan.massive_ratio) & (norms > 0)
-        kept[:, 0] = False
-        chosen, lengths = rows[kept], norms[kept]
-        held = self._sums.setdefault(
-            tap.layer, [torch.zeros(rows.shape[-1]).double(), torch.zeros(rows.shape[-1]).double(), 0]
-        )
-        held[0] = held[0] + chosen.sum(0).cpu()
-        held[1] = held[1] + (chosen / lengths[:, None]).sum(0).cpu()
-        held[2] = int(held[2]) + len(chosen)
-
-    def result(self) -> dict[int, Calibration]:
-        """The calibration of each layer."""
-        found = {}
-        for layer, (total, directions, count) in self._sums.items():
-            part = (torch.as_tensor(directions) / int(count)).square()
-            top = torch.topk(part, min(self.plan.rogue_coordinates, len(part))).indices.tolist()
-            found[layer] = Calibration(mean=torch.as_tensor(total) / int(count), coordinates=tuple(sorted(top)))
-        return found
 
 
 class TapReader:
@@ -138,12 +98,12 @@ class TapReader:
     def __call__(self, tap: Tap, residual: Tensor, read: Tensor) -> None:
         """Reduce one batch of states at one tap: the sink that `stream` calls."""
         before, self.before = self.before, residual
+        norms = torch.linalg.vector_norm(residual, dim=-1, dtype=torch.float32).cpu()
+        if not bool(torch.isfinite(norms).all()):
+            require_finite(residual, tap=tap, condition=self.condition, titles=self.titles[self.start :])
         if tap.layer not in self.layers:
             return
         layer, where = self.layers[tap.layer], slice(self.start, self.start + len(residual))
-        norms = residual.norm(dim=-1).cpu()
-        if not bool(torch.isfinite(norms).all()):
-            self._check_finite(tap, residual)
         massive = massive_tokens(norms, ratio=self.plan.massive_ratio)
         residual, read = residual.cpu(), read.cpu()
         stream = Cloud(
@@ -156,7 +116,9 @@ class TapReader:
         self._fill(tap.place, measurements, sets, layer, where)
         self._fill(tap.place, [one.after() for one in (*NORMS, zero_rows)], sets, layer, where)
         self._store(tap.place, stream_norm_first.after(), layer, 0, where, stream_norm_first.after().of(stream))
-        self._fill(f"{tap.place}_read", self.light, _token_sets(Cloud(read), massive), layer, where)
+        handed_on = Cloud(read)
+        read_sets = _token_sets(handed_on, massive)
+        self._fill(f"{tap.place}_read", self.light, read_sets, layer, where)
         self._tokens(tap.place, massive, layer, where)
         if before is not None and tap.layer > 0:
             self._update(tap.place, before.cpu(), residual, massive, layer, where)
@@ -166,6 +128,8 @@ class TapReader:
             self._mean_direction(tap.layer, stream)
             if tap.layer in self.statement:
                 self._statement(tap.layer, stream, where)
+        for cloud in (stream, handed_on, *sets.alone.values(), *read_sets.alone.values()):
+            cloud.forget()
 
     def _store(self, place: str, key: Measurement, layer: int, token_set: int, where: slice, value: Tensor) -> None:
         self.values[(place, key)][layer, token_set, where] = value.numpy()
@@ -192,8 +156,8 @@ class TapReader:
         masks = torch.stack([torch.ones_like(massive), torch.ones_like(massive), ~massive]).double()
         masks[1:, :, 0] = 0
         for part in UPDATES:
-            value = getattr(update, part).double()
-            self.updates[(place, part)][layer, :, where] = ((masks * value).sum(-1) / masks.sum(-1)).numpy()
+            value = torch.where(masks > 0, getattr(update, part).double(), 0.0)
+            self.updates[(place, part)][layer, :, where] = (value.sum(-1) / masks.sum(-1)).numpy()
 
     def _pictures(self, sets: _TokenSets, layer: int, where: slice) -> None:
         for p, steps in enumerate(HISTOGRAM_PREPARATIONS):
@@ -223,17 +187,6 @@ class TapReader:
         for t, matrix in enumerate(self.maps[layer], start=1):
             after = values_after(kept, matrix, self.measurements)
             table[t, :, where] = np.stack([value.numpy() for value in after])
-
-    def _check_finite(self, tap: Tap, residual: Tensor) -> None:
-        if bool(torch.isfinite(residual).all()):
-            return
-        document, token, coordinate = (~torch.isfinite(residual)).nonzero()[0].tolist()
-        kind = "NaN" if bool(torch.isnan(residual[document, token, coordinate])) else "infinite"
-        raise NumericalError(
-            f"States must be finite, but a coordinate is {kind} in condition {self.condition}, layer {tap.layer} "
-            f"({tap.place}), document {self.titles[self.start + document]!r}, token {token}. "
-            "Check the weights, or use --dtype float32."
-        )
 
 
 class _TokenSets:
