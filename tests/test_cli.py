@@ -440,12 +440,15 @@ def test_a_selection_that_was_asked_for_is_no_skip(lab: Any) -> None:
     assert lab("--quiet", documents=folder, max_documents=2, layers="4").code == 0
 
 
-def test_names_in_any_script_and_texts_that_spell_special_tokens_are_documents(lab: Any) -> None:
+def test_names_in_any_script_and_texts_that_spell_special_tokens_are_documents(
+    lab: Any, models: dict[str, Path]
+) -> None:
     folder = written(
         Path("scripts"), {"日本.txt": "日本語" * 20, "ä ö.txt": f"<start><end> {LONG}", "q'\"<b>.txt": LONG}
     )
-    outcome = lab("--json", documents=folder, layers="4")
-    assert outcome.code == 0 and outcome.out.isascii()
+    model = shutil.copytree(models["llama"], Path("mödel"))
+    outcome = lab("--json", documents=folder, model=model, layers="4")
+    assert outcome.code == 0 and outcome.out.isascii() and json.loads(outcome.out)["model"]["name"] == "mödel"
     kept = Record.open("record").provenance["documents"]
     assert kept["titles"] == ["q'\"<b>.txt", "ä ö.txt", "日本.txt"] and kept["first_ids"][1] == 256
     assert kept["start_token"].endswith("special tokens spelled out in 1 documents, first in 'ä ö.txt'")

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from armillary.errors import ArgumentError, UnsupportedModelError
+from armillary.errors import ArgumentError, NumericalError, UnsupportedModelError
 from armillary.models.contract import require
 from armillary.models.decoder import decoder_from_model, load_decoder, prove
-from tiny import CONTEXT, VOCABULARY, saved, tiny_decoder, tiny_gpt2, tiny_ids, tiny_llama, tiny_tokenizer
+from tiny import CONTEXT, VOCABULARY, saved, tiny_decoder, tiny_gpt2, tiny_ids, tiny_llama, tiny_model, tiny_tokenizer
 
 FAMILIES = ("llama", "gpt2")
 MODELS = {
@@ -33,7 +33,7 @@ def missed(model) -> list[str]:
 def test_tiny_models_of_each_family_keep_every_promise(which):
     promises = prove(decoder_from_model(MODELS[which]()))
     assert [promise for promise in promises if not promise.passed] == []
-    assert len({promise.name for promise in promises}) == len(promises) == 11
+    assert len({promise.name for promise in promises}) == len(promises) == 12
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -277,8 +277,29 @@ def test_a_weight_of_another_shape_is_refused(tmp_path):
     folder = saved(tiny_llama(), tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"intermediate_size": 50}))
-    with pytest.raises(ArgumentError):
+    with pytest.raises(ArgumentError, match=r"layers.0.mlp.down_proj.weight is \[24, 48\], not \[24, 50\]"):
         load_decoder(folder)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_blocks_that_the_configuration_leaves_out_are_refused_and_not_dropped(family, tmp_path):
+    folder = saved(tiny_model(family), tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    name = "num_hidden_layers" if family == "llama" else "n_layer"
+    (folder / "config.json").write_text(json.dumps(config | {name: 3}))
+    with pytest.raises(ArgumentError, match=r"the first .*\.3\..*: the library would leave them out"):
+        load_decoder(folder)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_states_that_are_not_finite_are_told_from_a_broken_contract(value, tmp_path):
+    model = tiny_llama()
+    with torch.no_grad():
+        model.model.layers[1].self_attn.o_proj.weight[3] = value
+    promise = next(one for one in prove(decoder_from_model(model)) if one.name == "finite")
+    assert not promise.passed and promise.got.startswith("layer 2 (mid), document 1 of the proof's random ids, token 0")
+    with pytest.raises(NumericalError, match=r"condition trained, layer 2 .* weight model.layers.1.self_attn.o_proj"):
+        load_decoder(saved(model, tmp_path / "model"))
 
 
 def test_an_id_that_cannot_be_reached_gets_one_sentence(monkeypatch):

@@ -29,6 +29,11 @@ _PUBLIC = {
     "capture": "armillary.models.capture",
     "Ensemble": "armillary.trajectory",
     "sphere": "armillary.sphere",
+    "Configuration": "armillary.shapes",
+    "Overlaps": "armillary.shapes",
+    "Pairs": "armillary.shapes",
+    "Spectrum": "armillary.shapes",
+    "Value": "armillary.shapes",
     "Preparation": "armillary.observables.declaration",
     "Observable": "armillary.observables.declaration",
     "Measurement": "armillary.observables.declaration",
@@ -77,6 +82,7 @@ _PUBLIC = {
     "intervals": "armillary.estimates",
     "Record": "armillary.record",
     "Plan": "armillary.studies.plan",
+    "default_measurements": "armillary.studies.plan",
     "Laboratory": "armillary.studies.laboratory",
     "ArmillaryError": "armillary.errors",
     "ArgumentError": "armillary.errors",
@@ -157,8 +163,14 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.observables.rank import squared_entropy_rank as squared_entropy_rank
     from armillary.observables.rank import stable_rank as stable_rank
     from armillary.record import Record as Record
+    from armillary.shapes import Configuration as Configuration
+    from armillary.shapes import Overlaps as Overlaps
+    from armillary.shapes import Pairs as Pairs
+    from armillary.shapes import Spectrum as Spectrum
+    from armillary.shapes import Value as Value
     from armillary.studies.laboratory import Laboratory as Laboratory
     from armillary.studies.plan import Plan as Plan
+    from armillary.studies.plan import default_measurements as default_measurements
     from armillary.trajectory import Ensemble as Ensemble
 
 __all__ = list(_PUBLIC)

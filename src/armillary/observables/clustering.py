@@ -226,5 +226,9 @@ def _declared(name: str, symbol: str, words: str, function: object, grouping: Gr
         wants="cloud",
         undefined="a row of zero length",
         needs_unit_rows=True,
-        parameters=(("grouping", str(grouping)),),
+        parameters=(
+            ("grouping", str(grouping)),
+            ("distance", str(grouping.distance)),
+            ("within", float(grouping.rule.within)),
+        ),
     )

@@ -3,8 +3,7 @@
 An author writes the mathematics of one configuration and names, by the first parameter, what it is a function of:
 `configuration` (the rows as prepared, `*batch tokens dim`), `gram` (their inner products, `*batch tokens tokens`),
 `pairs` (the inner products of unordered pairs i < j, `*batch pairs`), `spectrum` (their singular values, `*batch rank`)
-or `cloud` (all of them, see `Cloud`). Batching, preparation, the
-command line's name and the table in the docs follow from the declaration.
+or `cloud` (all of them, see `Cloud`). Batching, sharing, preparation and the labels of a record follow from it.
 """
 
 from __future__ import annotations
@@ -95,8 +94,11 @@ class Observable:
     @property
     def words(self) -> str:
         """Name and parameters, `exponential_overlap(beta=4)`."""
-        given = [f"{key}={value:g}" if isinstance(value, float) else value for key, value in self.parameters]
-        return f"{self.name}({', '.join(given)})" if given else self.name
+        given = dict(self.parameters)
+        shown = given.get("grouping") or ", ".join(
+            f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in given.items()
+        )
+        return f"{self.name}({shown})" if shown else self.name
 
     def after(self, *steps: str) -> Measurement:
         """This observable of rows that went through `steps`, in order; none means rows as given."""

@@ -14,8 +14,10 @@ from armillary.observables.cloud import Cloud
 from armillary.observables.declaration import Measurement, Preparation
 from armillary.observables.rank import isotropic_participation_rank, rank_ceiling, rank_tolerance
 from armillary.sphere import uniform
+from armillary.studies.distributions import PREPARATIONS
 from armillary.studies.plan import CENTERED, TAPS, TOKEN_SETS, Plan, position_bands
-from armillary.studies.reader import HISTOGRAM_PREPARATIONS, UPDATES, TapReader
+from armillary.studies.reader import TapReader
+from armillary.studies.scalars import UPDATES
 
 if TYPE_CHECKING:
     import xarray
@@ -101,7 +103,7 @@ def as_dataset(layout: Layout, readers: Mapping[str, TapReader], losses: Mapping
     )
     bands = position_bands(layout.tokens, plan.bands)
     edges = histogram_edges(plan.bins).numpy()
-    steps = [", ".join(one) for one in HISTOGRAM_PREPARATIONS]
+    steps = [", ".join(one) for one in PREPARATIONS]
     coordinates: dict[str, Any] = {
         "condition": conditions,
         "layer": np.asarray(layout.layers),
@@ -120,7 +122,7 @@ def as_dataset(layout: Layout, readers: Mapping[str, TapReader], losses: Mapping
         "spectrum_preparation": steps,
         "isotropic_measurement": isotropic,
     }
-    statement = next(iter(readers.values())).statement
+    statement = next(iter(readers.values())).statement.values
     if statement:
         coordinates |= {
             "transformation": ["none", *layout.transformations],
@@ -157,8 +159,10 @@ def _scalars(layout: Layout, readers: Mapping[str, TapReader], preparations: lis
     asked: dict[str, list[list[str]]] = {}
     for c, reader in enumerate(readers.values()):
         blocks: list[tuple[str, str, str, Measurement | None, np.ndarray]]
-        blocks = [(place, m.name, str(m.preparation), m, block) for (place, m), block in reader.values.items()]
-        blocks += [(place, "massive_tokens", "as given", None, block) for place, block in reader.massive_counts.items()]
+        blocks = [(place, m.name, str(m.preparation), m, block) for (place, m), block in reader.scalars.values.items()]
+        blocks += [
+            (place, "massive_tokens", "as given", None, block) for place, block in reader.scalars.massive.items()
+        ]
         for place, name, preparation, measurement, block in blocks:
             if name not in found:
                 attrs = _massive(layout) if measurement is None else _attributes(layout, measurement)
@@ -197,7 +201,7 @@ def _updates(readers: Mapping[str, TapReader]) -> dict[str, tuple[Any, ...]]:
     for part in UPDATES:
         blocks = []
         for reader in readers.values():
-            block = np.stack([reader.updates[(place, part)] for place in ("block", "mid")])
+            block = np.stack([reader.scalars.updates[(place, part)] for place in ("block", "mid")])
             blocks.append(np.concatenate([block, np.full_like(block, np.nan)]))
         symbol, words = _UPDATE_WORDS[part]
         measured = [[place, tokens] for place in ("block", "mid") for tokens in TOKEN_SETS]
@@ -220,13 +224,12 @@ def _pictures(layout: Layout, readers: Mapping[str, TapReader]) -> dict[str, tup
     count = len(layout.titles)
     swept = {"tap": "block", "tokens": "without_first", "preparation": ", ".join(CENTERED)}
     sweep = ("condition", "layer", "threshold", "document")
-    directions = [
-        [reader.mean_direction.get(layer, np.full(width, np.nan)) for layer in layout.layers] for reader in every
-    ]
+    blank, rows = np.full(width, np.nan), range(len(layout.layers))
+    directions = [[reader.distributions.mean_direction.get(row, blank) for row in rows] for reader in every]
     return {
         "overlap_histogram": (
             ("condition", "layer", "histogram_tokens", "histogram_preparation", "document", "bin"),
-            np.stack([reader.histogram for reader in every]),
+            np.stack([reader.distributions.histogram for reader in every]),
             {
                 "definition": "exact counts of overlaps over unordered pairs i < j, no self-pair; bins half open, the "
                 "last closed, rounding beyond +-1 counted in the end bins; all zero = undefined",
@@ -235,22 +238,22 @@ def _pictures(layout: Layout, readers: Mapping[str, TapReader]) -> dict[str, tup
         ),
         "singular_values": (
             ("condition", "layer", "spectrum_preparation", "document", "component"),
-            np.stack([reader.singular_values for reader in every]),
+            np.stack([reader.distributions.singular_values for reader in every]),
             {"definition": "singular values of the rows, descending", "tap": "block", "tokens": "without_first"},
         ),
         "order_parameter_sweep": (
             sweep,
-            np.stack([reader.sweep["order"] for reader in every]),
+            np.stack([reader.distributions.orders for reader in every]),
             {"definition": "sum of squared shares of groups connected within the threshold angle", **swept},
         ),
         "cluster_count_sweep": (
             sweep,
-            np.stack([reader.sweep["count"] for reader in every]),
+            np.stack([reader.distributions.counts for reader in every]),
             {"definition": "number of groups, connected components within the threshold angle", **swept},
         ),
         "overlap_by_band": (
             ("condition", "layer", "band", "document"),
-            np.stack([reader.by_band for reader in every]),
+            np.stack([reader.distributions.by_band for reader in every]),
             {
                 "definition": "mean overlap of the pairs whose positions both lie in the band",
                 "tap": "block",
@@ -260,7 +263,7 @@ def _pictures(layout: Layout, readers: Mapping[str, TapReader]) -> dict[str, tup
         ),
         "massive_token_mask": (
             ("condition", "layer", "document", "position"),
-            np.stack([reader.massive for reader in every]),
+            np.stack([reader.distributions.massive for reader in every]),
             {
                 "definition": f"1 where a norm exceeds {layout.plan.massive_ratio:g} medians of the document",
                 "tap": "block",

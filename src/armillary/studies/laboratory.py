@@ -24,10 +24,14 @@ from armillary.models.documents import Documents
 from armillary.observables.cloud import STEPS, Calibration
 from armillary.observables.declaration import Measurement
 from armillary.record import Record
+from armillary.studies.batch import Grid
 from armillary.studies.calibration import CalibrationReader
 from armillary.studies.dataset import Layout, as_dataset
+from armillary.studies.distributions import Distributions
 from armillary.studies.plan import Plan, at_other_taps, default_measurements, statement_layers
 from armillary.studies.reader import TapReader
+from armillary.studies.scalars import Scalars
+from armillary.studies.statement import Statement
 
 __all__ = ["Laboratory"]
 
@@ -180,15 +184,14 @@ class Laboratory:
         calibrations: Mapping[int, Calibration],
         maps: Mapping[int, Sequence[torch.Tensor]],
     ) -> TapReader:
+        grid = Grid(tuple(self.layers or ()), len(self.documents), self.documents.tokens, self.plan)
+        chosen = [one for one in self.measurements or () if calibrations or not one.preparation.needs_calibration]
         return TapReader(
-            [one for one in self.measurements or () if calibrations or not one.preparation.needs_calibration],
-            self.light,
-            layers=self.layers or (),
-            documents=len(self.documents),
-            tokens=self.documents.tokens,
-            plan=self.plan,
+            grid,
+            scalars=Scalars(chosen, self.light, grid),
+            distributions=Distributions(grid),
+            statement=Statement(chosen, maps, grid),
             calibrations=calibrations,
-            maps=maps,
             condition=condition.name,
             titles=self.documents.titles,
         )
