@@ -75,9 +75,9 @@ def main() -> None:
     documents = Documents.from_topics(decoder.tokenizer, limit=asked.documents, tokens=asked.tokens)
     others = Documents.from_topics(decoder.tokenizer, limit=4, tokens=asked.tokens, offset=asked.documents)
     study = Laboratory(decoder, documents, [Trained()], calibration=others, batch_size=asked.batch_size)
-    applied: Any = type("Applied", (), {"decoder": decoder})
-    calibrations = study._calibrate(study.conditions[0], applied, lambda *_: None)
-    reader = study._reader(study.conditions[0], calibrations, statement=True)
+    condition = study.conditions[0]
+    calibrations = study.calibrate(condition, decoder, told=lambda _: None)
+    reader = study.reader(condition, decoder, calibrations)
 
     def measured(sink: Any, batch: torch.Tensor) -> torch.Tensor:
         with stream(decoder, sink):

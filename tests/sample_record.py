@@ -3,6 +3,7 @@
 Everything that draws or prints a record is tested against this one, so that no test of a picture needs a model. The
 curves are smooth and plausible, never measured; a few entries are undefined on purpose: the centered ranks of the
 ablated decoder near consensus (every document), one document's centered rank elsewhere, and whatever was not asked for.
+Keys, labels and attributes are those of a real record; `test_report.py` compares them with one that a laboratory wrote.
 """
 
 from __future__ import annotations
@@ -28,15 +29,32 @@ TAPS = ("block", "mid", "block_read", "mid_read")
 TOKENS = ("all", "without_first", "without_first_and_massive")
 PREPARATIONS = (
     "as given",
-    "center",
     "normalize",
     "center, normalize",
+    "center",
     "corpus mean, normalize",
     "without rogue coordinates, normalize",
 )
-ON_THE_SPHERE = PREPARATIONS[2:]
 CORE = ("normalize", "center, normalize")
+ON_THE_SPHERE = (*CORE, *PREPARATIONS[4:])
+WITHIN = 0.785398
+GROUPING = f"connected components within {WITHIN} rad of angular distance"
+PARAMETERS = {
+    "exponential_overlap": "(beta=4)",
+    "cluster_count": f"({GROUPING})",
+    "clustering_order_parameter": f"({GROUPING})",
+}
+LIGHT = ("mean_overlap", "squared_mean_direction", "participation_rank")
+NORMS = (
+    "stream_norm_mean",
+    "stream_norm_spread",
+    "stream_norm_median",
+    "stream_norm_first",
+    "massive_tokens",
+    "zero_rows",
+)
 BANDS = ("1-3", "4-15", "16-47")
+RULE = "titles sorted, at least 48 tokens, first 6"
 THRESHOLDS = np.round(np.arange(0.1, 1.6, 0.1), 10)
 EDGES = np.linspace(-1.0, 1.0, 65)
 COUNTED = {
@@ -64,7 +82,7 @@ OBSERVABLES: dict[str, tuple[Any, ...]] = {
         "squared length of the mean of the rows",
         "course note, week 11",
         "no rows",
-        ON_THE_SPHERE,
+        ("normalize",),
         (0.12, 0.56),
         (0.07, 0.86),
         (0.12, 0.986),
@@ -86,7 +104,7 @@ OBSERVABLES: dict[str, tuple[Any, ...]] = {
         "singular values above max(T, d) eps s_1, in float64",
         "Golub and Van Loan",
         "no rows",
-        ("as given", "normalize"),
+        ("normalize",),
         (38.0, 47.0),
         (38.0, 47.0),
         (38.0, 47.0),
@@ -136,6 +154,17 @@ OBSERVABLES: dict[str, tuple[Any, ...]] = {
         (14.0, 1.3),
         0.3,
     ),
+    "smallest_overlap": (
+        "min c",
+        "smallest overlap of any pair",
+        "consensus: the smallest overlap is 1",
+        "fewer than two rows",
+        ("normalize",),
+        (-0.4, 0.2),
+        (-0.1, 0.4),
+        (-0.4, 0.9),
+        0.02,
+    ),
     "exponential_overlap": (
         "mean e^{beta(c-1)}",
         "mean over pairs of exp(beta (c_ij - 1))",
@@ -149,10 +178,10 @@ OBSERVABLES: dict[str, tuple[Any, ...]] = {
     ),
     "cluster_count": (
         "K",
-        "connected components of rows within the threshold",
+        f"number of groups under {GROUPING}",
         "course note, week 11",
         "no rows",
-        CORE,
+        ("center, normalize",),
         (40.0, 12.0),
         (42.0, 3.0),
         (40.0, 1.2),
@@ -160,7 +189,7 @@ OBSERVABLES: dict[str, tuple[Any, ...]] = {
     ),
     "clustering_order_parameter": (
         "sum (n_k/T)^2",
-        "sum of squared group shares",
+        f"sum of squared group shares under {GROUPING}",
         "course note, week 11",
         "no rows",
         CORE,
@@ -215,7 +244,7 @@ OBSERVABLES: dict[str, tuple[Any, ...]] = {
     ),
     "massive_tokens": (
         "n_massive",
-        "rows whose length exceeds 10 times the median",
+        "number of tokens whose norm exceeds 5 times the median norm of their document",
         "armillary",
         "never",
         ("as given",),
@@ -236,6 +265,13 @@ OBSERVABLES: dict[str, tuple[Any, ...]] = {
         0.0,
     ),
 }
+STATEMENT_LAYERS = (BLOCKS // 2, BLOCKS)
+MAPPED = (
+    "mean_overlap | normalize",
+    "participation_rank | normalize",
+    "participation_rank | center, normalize",
+    "algebraic_rank | normalize",
+)
 RANKS = (
     "participation_rank",
     "algebraic_rank",
@@ -282,9 +318,8 @@ def _scalar(name: str, rng: np.random.Generator) -> tuple[np.ndarray, list[list[
     for t, tap in enumerate(TAPS):
         for k, tokens in enumerate(TOKENS):
             for p, preparation in enumerate(PREPARATIONS):
-                if preparation not in preparations or (tap != "block" and preparation not in (*CORE, "as given")):
-                    continue
-                if tap.endswith("_read") and name not in ("mean_overlap", "participation_rank"):
+                elsewhere = tap == "mid" if name in NORMS else name in LIGHT and preparation in CORE
+                if preparation not in preparations or (tap != "block" and not elsewhere):
                     continue
                 asked.append([tap, tokens, preparation])
                 for c, curve in enumerate(curves):
@@ -365,9 +400,9 @@ def sample_dataset() -> xarray.Dataset:
         if name == "exponential_overlap":
             attrs["beta"] = 4.0
         if name in ("cluster_count", "clustering_order_parameter"):
-            attrs["grouping"] = "angular distance, connected components within 0.3 rad"
+            attrs |= {"grouping": GROUPING, "within": WITHIN, "distance": "angular distance"}
         if name == "algebraic_rank":
-            attrs["tolerance"] = "max(T, d) eps s_1"
+            attrs["tolerance"] = "max(T, d) eps s_max, at most 7.63e-06 s_max; eigenvalues in float64"
         variables[name] = (dims, values, attrs)
     sublayer = ("condition", "tap", "layer", "tokens", "document")
     for name, (symbol, definition, ends, spread) in UPDATES.items():
@@ -419,7 +454,12 @@ def sample_dataset() -> xarray.Dataset:
     variables["overlap_by_band"] = (
         ("condition", "layer", "band", "document"),
         overlap[:, :, None, :] + np.array([0.03, 0.0, -0.02])[None, None, :, None],
-        {"definition": "mean overlap of pairs within a position band", "tap": "block", "preparation": "normalize"},
+        {
+            "definition": "mean overlap of the pairs whose positions both lie in the band",
+            "tap": "block",
+            "tokens": "without_first",
+            "preparation": "normalize",
+        },
     )
     mask = np.zeros((3, len(LAYERS), 6, TOKENS_PER_DOCUMENT), dtype=np.int8)
     mask[0, 2:, :, 0] = 1
@@ -427,7 +467,7 @@ def sample_dataset() -> xarray.Dataset:
     variables["massive_token_mask"] = (
         ("condition", "layer", "document", "position"),
         mask,
-        {"definition": "1 where a row's length exceeds 10 times the document's median", "tap": "block"},
+        {"definition": "1 where a norm exceeds 5 medians of the document", "tap": "block"},
     )
     variables["loss"] = (
         ("condition", "document"),
@@ -441,6 +481,9 @@ def sample_dataset() -> xarray.Dataset:
         },
     )
     variables.update(_references())
+    isotropic, found = _isotropic()
+    variables.update(found)
+    variables["mean_direction"] = _mean_direction(variables["squared_mean_direction"][1])
     variables["statement_value"] = _statement(variables)
     coordinates = {
         "condition": list(CONDITIONS),
@@ -458,13 +501,10 @@ def sample_dataset() -> xarray.Dataset:
         "histogram_preparation": list(CORE),
         "spectrum_preparation": list(CORE),
         "transformation": ["none", "orthogonal", "general linear, k=4", "gain of the next norm"],
-        "statement_layer": np.array([0, 2, 4]),
-        "statement_measurement": [
-            "mean_overlap | normalize",
-            "participation_rank | normalize",
-            "participation_rank | center, normalize",
-            "algebraic_rank | as given",
-        ],
+        "statement_layer": np.array(STATEMENT_LAYERS),
+        "statement_measurement": list(MAPPED),
+        "coordinate": np.arange(WIDTH),
+        "isotropic_measurement": isotropic,
     }
     return xr.Dataset(
         variables,
@@ -491,51 +531,106 @@ def _references() -> dict[str, Any]:
     }
 
 
+def _isotropic() -> tuple[list[str], dict[str, Any]]:
+    """Measurements of unit rows that need no calibration, and what a cloud of the same size would give."""
+    measured = {
+        "participation_rank | normalize": 27.2,
+        "participation_rank | center, normalize": 26.8,
+        "mean_overlap | normalize": 4e-5,
+        "squared_mean_direction | normalize": 0.021,
+        f"clustering_order_parameter({GROUPING}) | center, normalize": 0.0213,
+        f"cluster_count({GROUPING}) | center, normalize": 47.0,
+        "exponential_overlap(beta=4) | normalize": 0.03,
+        "entropy_rank | normalize": 43.0,
+        "squared_entropy_rank | normalize": 36.0,
+        "stable_rank | normalize": 15.0,
+        "nuclear_over_spectral | normalize": 24.0,
+        "algebraic_rank | normalize": 47.0,
+    }
+    words = "mean over 4 clouds of independent uniform directions, as many rows and coordinates"
+    spectrum = np.linspace(1.8, 0.2, TOKENS_PER_DOCUMENT - 1)
+    return list(measured), {
+        "isotropic_value": (("isotropic_measurement",), np.array(list(measured.values())), {"definition": words}),
+        "isotropic_singular_values": (("component",), spectrum, {"definition": f"singular values, {words}"}),
+    }
+
+
+def _mean_direction(squared: np.ndarray) -> tuple[Any, ...]:
+    """A mean over documents whose squared length is nine tenths of the mean squared length within a document."""
+    within = squared[:, 0, :, 1, PREPARATIONS.index("normalize")].mean(axis=-1)
+    values = np.zeros((len(CONDITIONS), len(LAYERS), WIDTH))
+    values[..., 0] = np.sqrt(0.9 * within)
+    words = {
+        "definition": "mean over documents of the mean of the unit rows",
+        "tap": "block",
+        "tokens": "without_first",
+    }
+    return ("condition", "layer", "coordinate"), values, words
+
+
 def _statement(variables: dict[str, Any]) -> tuple[Any, ...]:
-    overlap, rank = variables["mean_overlap"][1], variables["participation_rank"][1]
-    layers = [0, 2, 4]
+    mapped = [name.split(" | ") for name in MAPPED]
     none = np.stack(
         [
-            overlap[0, 0, layers, 0, 2],
-            rank[0, 0, layers, 0, 2],
-            rank[0, 0, layers, 0, 3],
-            variables["algebraic_rank"][1][0, 0, layers, 0, 0],
+            variables[name][1][0, 0, list(STATEMENT_LAYERS), 1, PREPARATIONS.index(preparation)]
+            for name, preparation in mapped
         ],
         axis=1,
     )
-    factor = np.array([[1, 1, 1, 1], [1, 1, 1, 1], [1.2, 0.7, 0.6, 1], [1.35, 0.55, 0.75, 1]])
+    factor = np.array([[1, 1, 1, 1], [1 + 1e-9, 1 - 1e-9, 1, 1], [1.2, 0.7, 0.6, 1], [1.35, 0.55, 0.75, 1]])
     values = none[None] * factor[:, None, :, None]
     return (
         ("transformation", "statement_layer", "statement_measurement", "document"),
         values,
         {
-            "definition": "each measurement of the trained stream before and after a change of basis",
+            "definition": "each measurement of the stream before and after a change of basis x -> x M",
+            "condition": CONDITIONS[0],
+            "tap": "block",
+            "tokens": "without_first",
+            "seed": 0,
             "general_linear_seed": 0,
             "condition_number": 4.0,
-            "tokens": "all",
-            "tap": "block",
         },
     )
 
 
 def sample_study() -> dict[str, Any]:
     """Every choice, as the laboratory declares it."""
+    measurements = [
+        f"{name}{PARAMETERS.get(name, '')} | {preparation}"
+        for name, (*_, preparations, _, _, _, _) in OBSERVABLES.items()
+        for preparation in preparations
+        if name not in NORMS
+    ]
     return {
         "kind": "laboratory",
+        "model": {"name": "tiny <invented> decoder", "source": "tests"},
         "conditions": list(CONDITIONS),
         "layers": list(LAYERS),
         "level": 0.95,
         "resamples": 2000,
         "seed": 0,
-        "measurements": sorted(OBSERVABLES),
         "batch_size": 4,
         "dtype": "float32",
         "device": "cpu",
-        "documents": {"source": "invented", "limit": len(DOCUMENTS), "tokens": TOKENS_PER_DOCUMENT, "offset": 0},
-        "grouping": {"distance": "angular", "rule": "connected", "within": 0.3},
-        "massive": {"ratio": 10.0},
-        "beta": 4.0,
-        "statement": {"seed": 0, "condition_number": 4.0},
+        "measurements": measurements,
+        "measurements_at_other_taps": [
+            f"{name} | {p}" for name in LIGHT for p in CORE if name != LIGHT[1] or p == CORE[0]
+        ],
+        "preparation_steps": {
+            "center": "subtract the mean over the tokens",
+            "normalize": "divide each row by its norm",
+        },
+        "documents": {"source": "invented", "rule": RULE, "count": len(DOCUMENTS), "tokens": TOKENS_PER_DOCUMENT},
+        "calibration": {"rule": "the next 2 of them", "count": 2},
+        "plan": {
+            "bins": len(EDGES) - 1,
+            "thresholds": THRESHOLDS.tolist(),
+            "massive_ratio": 5.0,
+            "rogue_coordinates": 3,
+            "condition_number": 4.0,
+            "bands": len(BANDS),
+        },
     }
 
 
@@ -567,6 +662,7 @@ def sample_provenance() -> dict[str, Any]:
             "norm_place": "pre",
             "residual": "sequential",
             "positions": "rotary",
+            "start_of_stream": "the token embedding, unscaled",
             "tied": True,
             "dtype": "float32",
             "quantization": "4-bit (Q4_1)",
@@ -581,41 +677,53 @@ def sample_provenance() -> dict[str, Any]:
         "conditions": [
             {
                 "name": "trained",
-                "label": "as trained",
+                "label": "trained",
                 "changed": [],
                 "unchanged": 38,
                 "spreads": {},
+                "constants": [],
                 "sentence": "No tensor changed.",
             },
             {
                 "name": "initial-library-seed0",
-                "label": "fresh from the configuration, spread 0.02, seed 0",
+                "label": "initial, library recipe, seed 0",
                 "changed": ["model.embed_tokens.weight"],
                 "unchanged": 9,
                 "spreads": {"model.embed_tokens.weight": 0.02},
+                "constants": [],
                 "sentence": "29 of 38 tensors are fresh; the 9 that agree are norm gains, 1 in both recipes.",
             },
             {
                 "name": "ablated-mlp",
-                "label": "every MLP removed",
+                "label": "without MLP",
                 "changed": [f"model.layers.{i}.mlp.down_proj.weight" for i in range(BLOCKS)],
                 "unchanged": 34,
                 "spreads": {},
+                "constants": [],
                 "sentence": "Exactly the 4 MLP output projections are zero.",
             },
         ],
         "documents": {
             "titles": list(DOCUMENTS),
             "hash": digest,
+            "token_hash": digest,
             "texts_hash": digest,
             "source": "invented",
             "genre": "reference prose, one genre",
-            "rule": "titles sorted, at least 48 tokens, first 6",
+            "rule": RULE,
+            "documents": len(DOCUMENTS),
+            "tokens": TOKENS_PER_DOCUMENT,
+            "text_hashes": [digest] * len(DOCUMENTS),
             "start_token": "none added: the tokenizer adds none to plain text",
-            "first_ids": [[1, 2, 3, 4]] * len(DOCUMENTS),
+            "first_ids": [17, 4, 99, 4, 17, 20],
             "skipped": [{"title": "broken.txt", "reason": "not UTF-8"}],
         },
-        "calibration": {"titles": ["del", "if"], "hash": digest, "rogue_coordinates": [7, 31, 60]},
+        "calibration": {
+            "titles": ["del", "if"],
+            "hash": digest,
+            "rule": "the next 2 of them",
+            "rogue_coordinates": {name: {str(layer): [7, 31, 60] for layer in LAYERS} for name in CONDITIONS},
+        },
         "timings": {"trained": 0.5, "initial-library-seed0": 0.4, "ablated-mlp": 0.4},
     }
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from armillary.errors import ArgumentError, CheckMissed
-from armillary.models import conditions
+from armillary.models import conditions, freshness, proofs, removal
 from armillary.models.conditions import Ablated, Initial, Trained, fingerprints, parse_condition
 from armillary.models.decoder import Decoder, decoder_from_model
 from tiny import randomized, tiny_decoder, tiny_gpt2, tiny_ids, tiny_llama, tiny_model, tiny_tokenizer
@@ -118,14 +118,14 @@ def test_tensors_that_both_recipes_make_constant_are_listed(family: str) -> None
 
 
 def spoiled(monkeypatch: pytest.MonkeyPatch, spoil: Any) -> None:
-    build = conditions._fresh_model
+    build = freshness.fresh_model
 
     def wrong(trained: Any, **options: Any) -> Any:
         fresh = build(trained, **options)
         with torch.no_grad():
             return spoil(trained, fresh) or fresh
 
-    monkeypatch.setattr(conditions, "_fresh_model", wrong)
+    monkeypatch.setattr(conditions, "fresh_model", wrong)
 
 
 def copied_matrix(trained: Any, fresh: Any) -> None:
@@ -251,6 +251,40 @@ def test_a_bad_seed_or_recipe_is_refused(options: Any) -> None:
         Initial(**options)
 
 
+@pytest.mark.parametrize(
+    ("spoil", "remedy"),
+    [
+        (lambda model: model.model.norm.double(), lambda model: model.float()),
+        (lambda model: setattr(model.lm_head, "weight", model.model.embed_tokens.weight),
+         lambda model: setattr(model.config, "tie_word_embeddings", True)),
+        (lambda model: model.model.rotary_emb.inv_freq.mul_(2), lambda model: tiny_llama()),
+    ],
+    ids=["one dtype", "the configuration says what is tied", "reloaded"],
+)  # fmt: skip
+def test_a_decoder_that_no_fresh_model_can_resemble_is_refused_and_the_remedy_works(spoil: Any, remedy: Any) -> None:
+    model = tiny_llama()
+    decoder = of(model)
+    spoil(model)
+    with (
+        pytest.raises(CheckMissed, match=r"to one dtype and device|Set `tie_word_embeddings`|Reload the decoder"),
+        Initial(0, "library").applied(decoder),
+    ):
+        pass
+    repaired = remedy(model)
+    with Initial(0, "library").applied(of(repaired if isinstance(repaired, torch.nn.Module) else model)) as applied:
+        assert "none is still trained" in applied.proof.sentence
+
+
+def test_a_decoder_drawn_from_the_same_seed_is_caught_and_another_seed_is_the_remedy() -> None:
+    model = tiny_llama()
+    spread = of(model).facts.library_spread
+    decoder = of(freshness.fresh_model(model, spread=spread, seed=7))
+    with pytest.raises(CheckMissed, match="Give another seed"), Initial(7, "library").applied(decoder):
+        pass
+    with Initial(8, "library").applied(decoder) as applied:
+        assert "none is still trained" in applied.proof.sentence
+
+
 # --- ablated
 
 
@@ -353,14 +387,14 @@ def test_without_positions_a_repeated_token_has_one_state_at_every_place(family:
 
 
 def test_an_ablation_that_touches_another_tensor_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder, remove = tiny_decoder(), conditions._remove
+    decoder, remove = tiny_decoder(), removal._set_to_zero
     down = weights(decoder)["model.layers.0.mlp.down_proj.weight"]
 
     def careless(cuts: Any) -> None:
         remove(cuts)
         decoder.model.model.layers[1].mlp.up_proj.weight.data[0, 0] += 1e-3
 
-    monkeypatch.setattr(conditions, "_remove", careless)
+    monkeypatch.setattr(removal, "_set_to_zero", careless)
     with (
         pytest.raises(CheckMissed, match=r"model\.layers\.1\.mlp\.up_proj\.weight changed too"),
         Ablated("mlp").applied(decoder),
@@ -376,21 +410,21 @@ def test_a_head_cut_from_the_wrong_columns_is_caught(monkeypatch: pytest.MonkeyP
     def careless(cuts: Any) -> None:
         cuts[0].tensor.data.select(axis, 0).zero_()
 
-    monkeypatch.setattr(conditions, "_remove", careless)
+    monkeypatch.setattr(removal, "_set_to_zero", careless)
     with pytest.raises(CheckMissed, match="only its part"), Ablated("head", (1,), 2).applied(decoder):
         pass
 
 
 def test_an_ablation_that_did_not_happen_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     decoder = tiny_decoder()
-    monkeypatch.setattr(conditions, "_remove", lambda cuts: None)
+    monkeypatch.setattr(removal, "_set_to_zero", lambda cuts: None)
     with pytest.raises(CheckMissed, match="must change the decoder"), Ablated("mlp").applied(decoder):
         pass
 
 
 def test_an_ablation_of_half_the_blocks_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder, remove = tiny_decoder(), conditions._remove
-    monkeypatch.setattr(conditions, "_remove", lambda cuts: remove(cuts[:2]))
+    decoder, remove = tiny_decoder(), removal._set_to_zero
+    monkeypatch.setattr(removal, "_set_to_zero", lambda cuts: remove(cuts[:2]))
     with pytest.raises(CheckMissed, match=r"layers\.2\.mlp"), Ablated("mlp").applied(decoder):
         pass
 
@@ -457,6 +491,25 @@ def test_a_block_or_head_the_decoder_does_not_have_is_refused(condition: Ablated
     decoder = tiny_decoder()
     with pytest.raises(ArgumentError, match=f"must lie between {range_}"), condition.applied(decoder):
         pass
+
+
+def test_a_part_that_is_zero_already_is_refused_and_the_others_can_still_be_removed() -> None:
+    decoder = tiny_decoder()
+    with torch.no_grad():
+        decoder.mlp_output(2).weight.zero_()
+    with pytest.raises(CheckMissed, match="Leave it out"), Ablated("mlp", (2,)).applied(decoder):
+        pass
+    with Ablated("mlp", (1, 3, 4)).applied(decoder) as applied:
+        assert len(applied.proof.changed) == 3
+
+
+def test_a_module_that_is_switched_to_training_mode_is_named_and_eval_is_the_remedy() -> None:
+    decoder = tiny_decoder()
+    decoder.model.model.norm.train()
+    with pytest.raises(CheckMissed, match=r"model\.norm is in training mode\. Call `\.eval\(\)`"):
+        proofs.manner(decoder.model)
+    decoder.model.eval()
+    assert "evaluation mode" in proofs.manner(decoder.model)
 
 
 # --- fingerprints
@@ -534,6 +587,17 @@ def test_an_unknown_condition_is_answered_with_the_accepted_forms(text: str) -> 
         ArgumentError, match=r"Argument `condition`.*Accepted: trained; initial; .*ablated:head:BLOCK:HEAD"
     ):
         parse_condition(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["ablated:mlp:0", "ablated:head:0:0", "initial:-1", "initial:0.01:-3", "ablated:mlp:20000"]
+)
+def test_the_answer_to_a_condition_out_of_range_is_one_sentence_about_one_argument_and_gives_the_range(
+    text: str,
+) -> None:
+    with pytest.raises(ArgumentError, match=r"positive spread .*SEED from 0.*blocks from 1 .*heads from 0") as caught:
+        parse_condition(text)
+    assert str(caught.value).count("Argument") == 1
 
 
 @pytest.mark.decoder

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from armillary.errors import ArgumentError, CheckMissed
-from armillary.models.documents import Documents, Skipped
+from armillary.models.documents import Documents, NothingLeft, Skipped, ids_hash
 from tiny import tiny_tokenizer
 
 
@@ -123,6 +123,19 @@ def test_a_calibration_set_by_offset_is_disjoint_and_an_overlapping_one_is_refus
         documents.check_disjoint(overlapping)
 
 
+def test_no_document_beyond_the_offset_is_another_trouble_than_documents_that_cannot_be_used(tokenizer: Any) -> None:
+    texts = {"a": "some words here", "b": "and other words"}
+    with pytest.raises(NothingLeft, match=r"`offset` must be below 2, .* but it is 2\. Lower it"):
+        Documents.from_texts(texts, tokenizer, limit=4, tokens=8, offset=2)
+    assert Documents.from_texts(texts, tokenizer, limit=4, tokens=8, offset=1).titles == ("b",), "the remedy, followed"
+    for changes in ({"tokens": 99}, {"texts": {"a": " "}}, {"offset": -1}):
+        with pytest.raises(ArgumentError) as caught:
+            Documents.from_texts(
+                **{"texts": texts, "tokenizer": tokenizer, "limit": 4, "tokens": 8, "offset": 2, **changes}
+            )
+        assert type(caught.value) is ArgumentError
+
+
 # --- the default topics
 
 
@@ -164,8 +177,20 @@ def test_ids_that_change_after_hashing_are_caught() -> None:
     documents = Documents.from_token_ids([[1, 2, 3]])
     documents.check_unchanged()
     documents.token_ids[0, 1] = 9
-    with pytest.raises(CheckMissed, match="Token ids must stay"):
+    with pytest.raises(CheckMissed, match=r"Token ids must stay .* change ids in a copy only"):
         documents.check_unchanged()
+    again = Documents.from_token_ids([[1, 2, 3]])
+    again.token_ids.clone()[0, 1] = 9
+    again.check_unchanged()  # the remedy, followed
+
+
+def test_the_ids_given_to_a_decoder_hash_to_the_documents_hash_and_any_other_do_not() -> None:
+    documents = Documents.from_token_ids(torch.arange(14).reshape(7, 2))
+    given = torch.cat(list(documents.batches(3)))
+    assert ids_hash(given) == ids_hash(given.int()) == ids_hash(given.T.contiguous().T) == documents.hash
+    swapped, cut, other = given.flip(0), given[:6], given.clone()
+    other[6, 1] += 1
+    assert len({documents.hash, *(ids_hash(ids) for ids in (swapped, cut, other))}) == 4
 
 
 def test_provenance_is_strict_json_and_holds_what_a_record_needs(tmp_path: Path, tokenizer: Any) -> None:
@@ -338,7 +363,13 @@ def test_texts_that_are_no_mapping_of_titles_to_texts_are_refused(tokenizer: Any
 
 
 @pytest.mark.parametrize(
-    "ids", [[[1, 2], [3, 4]], torch.tensor([[1, 2], [3, 4]], dtype=torch.int32), torch.tensor([[1, 2], [3, 4]]).numpy()]
+    "ids",
+    [
+        [[1, 2], [3, 4]],
+        torch.tensor([[1, 2], [3, 4]], dtype=torch.int32),
+        torch.tensor([[1, 2], [3, 4]]).numpy(),
+        torch.tensor([[1, 2], [3, 4]]).numpy().astype("uint16"),  # as many token files are kept
+    ],
 )
 def test_given_ids_are_taken_as_they_are(ids: Any) -> None:
     documents = Documents.from_token_ids(ids, titles=["one", "two"])
@@ -365,7 +396,8 @@ def test_given_ids_are_a_copy() -> None:
         ([[]], r"shape \(1, 0\)"),
         ([[1.0, 2.0]], "float32"),
         ([[True]], "bool"),
-        ([[1, -1]], "a negative id"),
+        ([[1, -1]], "the id -1"),
+        ([[1, 2**31]], "the id 2147483648"),  # the hash would take it for -2147483648
     ],
 )
 def test_given_ids_that_are_no_table_of_whole_numbers_are_refused(ids: Any, got: str) -> None:

@@ -10,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armillary.errors import ArgumentError, NumericalError, UnsoundError
-from armillary.estimates import MINIMUM_MEMBERS, Estimate, Intervals, Sample, contrast, estimate, intervals
+from armillary.estimates import (
+    MINIMUM_MEMBERS,
+    UNPAIRED_TOKENS,
+    Estimate,
+    Intervals,
+    Sample,
+    contrast,
+    estimate,
+    intervals,
+)
 
 CHOICES = {"level": 0.95, "resamples": 2000, "seed": 0}
 
@@ -229,6 +238,12 @@ def test_a_difference_of_unlike_numbers_is_refused(changes, reason):
         contrast(a, sample([0.1, 0.2, 0.3], **changes), **CHOICES)
 
 
+def test_a_difference_over_tokens_that_each_state_chooses_anew_is_refused():
+    for tokens in UNPAIRED_TOKENS:
+        with pytest.raises(UnsoundError, match="unlike tokens"):
+            contrast(sample([0.1, 0.2, 0.4], tokens=tokens), sample([0.1, 0.2, 0.3], tokens=tokens), **CHOICES)
+
+
 def test_a_difference_over_unequally_many_members_is_refused():
     with pytest.raises(UnsoundError, match="3 and 2 of them"):
         contrast(sample([1.0, 2.0, 3.0]), sample([1.0, 2.0]), **CHOICES)
@@ -254,6 +269,24 @@ def test_a_sample_has_one_number_for_each_member():
 )
 def test_an_estimate_prints_the_digits_its_interval_allows(value, low, high, text):
     assert str(Estimate(value, low, high, 0.95, 64)) == f"{text} 95% over 64 documents"
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (0.0640625, 0.0615109, math.inf, "0.0641 [0.0615, unbounded]"),
+        (0.1, -math.inf, 0.3123, "0.10 [unbounded, 0.31]"),
+        (0.1, -math.inf, math.inf, "0.1 [unbounded, unbounded]"),
+    ],
+)
+def test_where_an_end_is_unbounded_the_other_decides_the_digits(value, low, high, text):
+    assert str(Estimate(value, low, high, 0.95, 9)).startswith(f"{text} 95% over 9 documents")
+
+
+def test_an_end_may_lie_outside_what_the_measurement_can_be():
+    found = estimate([0.999, 0.98, 0.999, 0.9, 0.998, 0.999, 0.999, 0.995, 0.999], **CHOICES)
+    assert found.value < 1.0 < found.high
+    assert "outside the attainable range" in Estimate.__doc__
 
 
 def test_an_estimate_below_the_minimum_prints_its_flag():

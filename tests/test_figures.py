@@ -13,11 +13,15 @@ import numpy as np
 import pytest
 
 import sample_record
-from armillary.errors import ArgumentError
+from armillary.errors import ArgumentError, UnsoundError
 from armillary.figures import Axis, Control, Curve, Drawing, Panel, Reading, View, drawings, figure_names, write_figures
 from armillary.figures import registry as figure_registry
+from armillary.figures.corpus import across_documents
 from armillary.figures.palette import condition_label, condition_style
+from armillary.figures.picture import write_picture
+from armillary.figures.terms import measurement_name, measurement_words, preparation_words
 from armillary.record import Record
+from real_record import KINDS, real_record
 
 
 @pytest.fixture(scope="module")
@@ -99,12 +103,12 @@ def test_a_new_figure_is_one_function_and_its_name_is_its_own(monkeypatch, readi
         figure_registry.figure(alignment)
 
 
-def test_a_band_is_the_records_own_estimate(record, reading):
+def test_a_profile_is_the_records_own_estimate(record, reading):
     where = {"condition": "trained", "tap": "block", "tokens": "without_first", "preparation": "normalize"}
-    band = reading.band("mean_overlap", **where)
+    profile = reading.profile("mean_overlap", **where)
     for layer in reading.layers:
         estimate = record.estimate("mean_overlap", layer=layer, **where)
-        assert band.at(layer) == pytest.approx(
+        assert profile.at(layer) == pytest.approx(
             (estimate.value, estimate.low, estimate.high, estimate.members), abs=1e-12
         )
 
@@ -117,11 +121,11 @@ def test_a_difference_is_paired_by_document_as_the_record_pairs_it(record, readi
         & (table["tokens"] == "without_first")
         & (table["preparation"] == "normalize")
     ]
-    band = reading.contrast(
+    profile = reading.contrast(
         "mean_overlap", "trained", "ablated-mlp", tap="block", tokens="without_first", preparation="normalize"
     )
     assert len(row) == 1
-    assert band.at(3)[:3] == pytest.approx(tuple(row[["value", "low", "high"]].iloc[0]), abs=1e-12)
+    assert profile.at(3)[:3] == pytest.approx(tuple(row[["value", "low", "high"]].iloc[0]), abs=1e-12)
 
 
 def test_undefined_numbers_leave_gaps_in_a_curve(reading):
@@ -153,18 +157,192 @@ def test_all_conditions_stand_on_the_same_axes(reading, drawn):
     labels = {reading.label(name) for name in reading.conditions}
     for name in ("order_parameter", "alignment", "ranks", "overlap_histograms", "spectra", "threshold_sweep"):
         panel = drawn[name].opening.panels[0]
-        assert {curve.name for curve in panel.curves} == labels, name
+        assert {curve.name for curve in panel.curves} - {"isotropic cloud"} == labels, name
 
 
 def test_ranks_stand_beside_their_ceiling_and_an_isotropic_cloud(record, drawn):
     rules = {rule.name.rsplit(" ", 1)[0]: rule.y for rule in drawn["ranks"].opening.panels[1].rules}
     where = {"tokens": "without_first", "preparation": "center, normalize"}
+    own = {"isotropic_measurement": "participation_rank | center, normalize"}
     assert rules == pytest.approx(
         {
             "ceiling": float(record.dataset["reference_ceiling"].sel(where)),
-            "isotropic cloud": float(record.dataset["reference_isotropic"].sel(where)),
+            "isotropic cloud": float(record.dataset["isotropic_value"].sel(own)),
         }
     )
+
+
+def test_a_rank_whose_isotropic_value_was_not_drawn_at_random_takes_the_closed_form(record, reading):
+    where = {"tokens": "without_first", "preparation": "as given"}
+    assert reading.isotropic("participation_rank", "as given") == float(
+        record.dataset["reference_isotropic"].sel(where)
+    )
+    assert math.isnan(reading.isotropic("stable_rank", "as given"))
+
+
+def test_every_rank_has_the_isotropic_clouds_value_beside_its_curve(record, drawn):
+    panel = drawn["rank_family"].opening.panels[0]
+    marks = {curve.name: curve.y[0] for curve in panel.curves if curve.shape == "mark"}
+    values = record.dataset["isotropic_value"]
+    expected = {
+        measurement_words(name): float(values.sel(isotropic_measurement=f"{name} | normalize"))
+        for name in sample_record.RANKS
+    }
+    assert marks == expected and {curve.name for curve in panel.curves} == set(expected)
+
+
+def test_the_isotropic_spectrum_stands_in_the_uncentered_panels_only(record, drawn):
+    curves = {curve.name: curve for curve in drawn["spectra"].view(("block 2", "normalize")).panels[0].curves}
+    squares = record.dataset["isotropic_singular_values"].values ** 2
+    assert curves["isotropic cloud"].y[0] == pytest.approx(squares[0] / squares.sum())
+    centered = drawn["spectra"].view(("block 2", "center, normalize")).panels[0].curves
+    assert "isotropic cloud" not in {curve.name for curve in centered}
+
+
+def test_a_spectrum_shorter_than_the_number_of_tokens_is_drawn_whole():
+    record = real_record("long")  # 40 tokens in 24 dimensions: 39 components, 15 of them padding
+    assert np.isnan(record.dataset["singular_values"].values[..., 24:]).all()
+    for panel in (panel for view in drawings(Reading(record))["spectra"].views for panel in view.panels):
+        for curve in panel.curves:
+            assert curve.x[-1] == 24.0 and curve.drawn and curve.y[0] > 0, (panel.title, curve.name)
+    values = (
+        record.dataset["singular_values"].sel(condition="trained", layer=2, spectrum_preparation="normalize").values
+    )
+    shares = np.nanmean(values**2 / np.nansum(values**2, axis=-1, keepdims=True), axis=0)
+    curve = drawings(Reading(record))["spectra"].view(("block 2", "normalize")).panels[0].curves[1]
+    assert curve.y == pytest.approx(shares[np.array(curve.x, dtype=int) - 1].tolist())
+
+
+@pytest.mark.parametrize(
+    ("attributes", "drawn"),
+    [
+        ({"within": 0.7, "distance": "angular distance"}, [0.7]),
+        ({"within": 0.7, "distance": "chordal distance"}, []),
+        ({"grouping": "connected components within 0.7 rad of angular distance"}, []),
+    ],
+)
+def test_the_declared_threshold_is_drawn_where_it_is_an_angle_and_stored_as_a_number(
+    record, tmp_path, attributes, drawn
+):
+    dataset = record.dataset.copy(deep=True)
+    for name in ("clustering_order_parameter", "cluster_count"):
+        for key in ("within", "distance"):
+            dataset[name].attrs.pop(key)
+        dataset[name].attrs |= attributes
+    panel = drawings(Reading(_reduced(record, tmp_path, dataset)))["threshold_sweep"].opening.panels[0]
+    assert [rule.x for rule in panel.rules] == drawn
+
+
+def test_the_share_of_a_direction_common_to_all_documents_is_the_mean_over_pairs_of_documents(record, tmp_path):
+    rng = np.random.default_rng(5)
+    means = rng.normal(size=(len(sample_record.DOCUMENTS), sample_record.WIDTH)) * 0.05
+    means[:, 0] += 0.6
+    dataset = record.dataset.copy(deep=True)
+    where = {"condition": "trained", "tap": "block", "tokens": "without_first", "preparation": "normalize", "layer": 2}
+    dataset["squared_mean_direction"].loc[where] = (means**2).sum(axis=1)
+    dataset["mean_direction"].loc[{"condition": "trained", "layer": 2}] = means.mean(axis=0)
+    between, share = across_documents(Reading(_reduced(record, tmp_path, dataset)), "trained")
+    pairs = [float(a @ b) for a, b in itertools.combinations(means, 2)]
+    assert between[2] == pytest.approx(np.mean(pairs))
+    assert share[2] == pytest.approx(np.mean(pairs) / (means**2).sum(axis=1).mean())
+
+
+def test_one_document_has_no_direction_in_common_with_others(record, tmp_path):
+    reading = Reading(_reduced(record, tmp_path, record.dataset.isel(document=[0])))
+    assert across_documents(reading, "trained") is None and "common_direction" not in drawings(reading)
+
+
+def test_no_difference_is_taken_on_tokens_that_each_state_chooses_for_itself(reading):
+    where = {"tap": "block", "preparation": "normalize"}
+    with pytest.raises(UnsoundError, match="'without_first_and_massive' is chosen anew"):
+        reading.contrast("mean_overlap", "trained", "ablated-mlp", tokens="without_first_and_massive", **where)
+    assert reading.contrast("mean_overlap", "trained", "ablated-mlp", tokens="without_first", **where) is not None
+
+
+def test_a_record_without_level_resamples_or_seed_is_refused(record, tmp_path):
+    study = {key: value for key, value in record.study.items() if key != "level"}
+    bare = Record.write(tmp_path / "bare", study, record.provenance, record.dataset)
+    with pytest.raises(ArgumentError, match="has no level"):
+        Reading(bare)
+
+
+def test_intervals_follow_the_records_level(record, tmp_path):
+    where = {"condition": "trained", "tap": "block", "tokens": "without_first", "preparation": "normalize"}
+    narrow = Record.write(tmp_path / "narrow", {**record.study, "level": 0.5}, record.provenance, record.dataset)
+    wide, tight = (Reading(one).profile("mean_overlap", **where) for one in (record, narrow))
+    assert (tight.high - tight.low < wide.high - wide.low).all()
+
+
+def test_every_measurement_of_the_study_stands_in_a_figure():
+    record = real_record("usual")
+    seen = {
+        name
+        for drawing in drawings(Reading(record)).values()
+        for view in drawing.views
+        for panel in view.panels
+        for curve in panel.curves
+        for name in ((panel.title, panel.note), (curve.name, panel.note), (panel.title, curve.name))
+    }
+    offsets = {"corpus mean, normalize": "corpus mean subtracted first"}
+    offsets |= {"without rogue coordinates, normalize": "rogue coordinates removed first"}
+    offsets |= {"center, normalize": "document mean subtracted first"}
+    for text in record.study["measurements"]:
+        name, preparation = measurement_name(text)
+        words = {(measurement_words(name), w) for w in (preparation_words(preparation), offsets.get(preparation))}
+        assert words & seen, text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_real_record_is_drawn_and_printed(kind, tmp_path):
+    reading = Reading(real_record(kind))
+    drawn = drawings(reading)
+    assert set(figure_names()) - set(drawn) == (
+        {"alignment", "common_direction", "contrasts", "offsets", "other_measurements", "rank_family"}
+        if kind == "custom"
+        else set()
+    )
+    assert {path.stem for path in write_figures(reading, tmp_path, ("svg",))} == set(drawn)
+    for drawing in drawn.values():
+        assert not re.search(r"\bnan\b|held-out|\.\.", f"{drawing.title} {drawing.caption} {drawing.alt}"), drawing.name
+
+
+def test_a_caption_speaks_of_nothing_that_its_panels_do_not_show():
+    drawn = drawings(Reading(real_record("custom")))
+    assert "order parameter" not in drawn["order_parameter"].caption and "exp β" not in drawn["order_parameter"].caption
+    assert "algebraic" not in drawn["ranks"].caption and "very long row" not in drawn["token_policy"].caption
+
+
+def test_a_measurement_of_ones_own_is_drawn_against_depth(record, tmp_path):
+    dataset = record.dataset.rename(smallest_overlap="my_number")
+    study = {**record.study, "measurements": ["my_number(x=1) | normalize"]}
+    mine = Record.write(tmp_path / "mine", study, record.provenance, dataset)
+    (panel,) = drawings(Reading(mine))["other_measurements"].opening.panels
+    assert (panel.title, panel.note) == ("my number", "rows normalized") and len(panel.curves) == 3
+
+
+def test_position_bands_are_the_only_bands(drawn):
+    for name, drawing in drawn.items():
+        said = f"{drawing.title} {drawing.caption} {drawing.alt}".lower()
+        assert ("band" in said) == (name == "overlap_by_band"), name
+
+
+def test_the_picture_shows_order_parameter_and_overlap_of_every_condition(record, reading, tmp_path):
+    from PIL import Image
+
+    path = write_picture(reading, tmp_path / "docs" / "at-a-glance.png")
+    assert [p.name for p in path.parent.iterdir()] == ["at-a-glance.png"]
+    with Image.open(path) as image:
+        assert image.width == pytest.approx(7.2 * 300, abs=2)
+    text = " ".join(ET.parse(write_picture(record, tmp_path / "one.svg")).getroot().itertext())
+    for words in ("clustering order parameter", "mean overlap", *map(condition_label, reading.conditions)):
+        assert words in text, words
+
+
+def test_the_picture_refuses_what_it_cannot_draw(record, tmp_path):
+    with pytest.raises(ArgumentError, match="must end in one of"):
+        write_picture(record, tmp_path / "picture.gif")
+    with pytest.raises(ArgumentError, match="holds neither"):
+        write_picture(real_record("custom"), tmp_path / "picture.png")
 
 
 def test_a_histogram_draws_the_mean_share_of_exact_counts(record, drawn):
@@ -281,7 +459,7 @@ def test_figures_draw_what_a_smaller_record_has(record, tmp_path):
     )
     names = set(drawings(Reading(_reduced(record, tmp_path, smaller))))
     assert "alignment" in names
-    assert not names & {"overlap_histograms", "held_out_loss", "change_of_basis", "updates", "contrasts"}
+    assert not names & {"overlap_histograms", "loss", "change_of_basis", "updates", "contrasts"}
 
 
 def test_a_tap_that_is_undefined_everywhere_is_left_out(record, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 import torch
 import xarray as xr
 
-from armillary.errors import ArgumentError, NumericalError, UnsoundError
+from armillary.errors import ArgumentError, CheckMissed, NumericalError, UnsoundError
 from armillary.models.conditions import Ablated, Initial, Trained
 from armillary.models.contract import _test_ids
 from armillary.models.documents import Documents
@@ -270,7 +270,8 @@ def test_conditions_differ_on_identical_tokens_and_each_says_what_it_changed(tmp
     decoder, chosen = tiny_decoder("llama"), documents()
     conditions = [Trained(), Initial(seed=0, recipe=0.02), Ablated("attention"), Ablated("mlp"), Ablated("positions")]
     record = Laboratory(decoder, chosen, conditions, level=0.9).run(tmp_path / "record")
-    assert record.provenance["documents"]["hash"] == chosen.hash
+    assert record.provenance["documents"]["token_hash"] == chosen.hash
+    assert {proof["token_hash"] for proof in record.provenance["conditions"]} == {chosen.hash}
     overlap = (
         record.dataset["mean_overlap"].sel(tap="block", layer=4, tokens="all", preparation="normalize").mean("document")
     )
@@ -403,6 +404,22 @@ def test_contradictory_choices_are_refused_before_anything_runs(tmp_path: Path) 
         Laboratory(decoder, documents(tokens=65), [Trained()])
     with pytest.raises(ArgumentError, match="document"):
         Laboratory(decoder, chosen, [Trained()], calibration=chosen)
+    with pytest.raises(ArgumentError, match="99"):
+        Laboratory(decoder, chosen, [Trained(), Ablated("mlp", layers=[99])])
+    for bad in ({"level": 95.0}, {"level": float("nan")}, {"resamples": 3}, {"seed": -1}, {"batch_size": 0}):
+        with pytest.raises(ArgumentError, match=next(iter(bad))):
+            Laboratory(decoder, chosen, [Trained()], **bad)
+
+
+def test_documents_that_change_while_a_laboratory_runs_stop_it(tmp_path: Path) -> None:
+    decoder, chosen = tiny_decoder("llama"), documents()
+
+    def meddle(sentence: str, done: int, total: int) -> None:
+        chosen.token_ids[0, 3] = (chosen.token_ids[0, 3] + 1) % 200
+
+    with pytest.raises(CheckMissed, match="hash"):
+        Laboratory(decoder, chosen, [Trained(), Ablated("mlp")]).run(tmp_path / "record", progress=meddle)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_existing_record_is_refused_before_anything_runs(tmp_path: Path) -> None:

@@ -229,7 +229,7 @@ def test_taps_are_in_words(record):
 
 
 def test_a_row_equals_the_mean_of_its_documents(record):
-    row, = rows_of(record, measurement="stable_rank", condition="ablated-mlp", layer=2, tap="mid", tokens="without_first",
+    row, = rows_of(record, measurement="participation_rank", condition="ablated-mlp", layer=2, tap="mid", tokens="without_first",
                    preparation="normalize")  # fmt: skip
     where = {
         "condition": "ablated-mlp",
@@ -238,10 +238,10 @@ def test_a_row_equals_the_mean_of_its_documents(record):
         "tokens": "without_first",
         "preparation": "normalize",
     }
-    values = record.dataset["stable_rank"].sel(where).values
+    values = record.dataset["participation_rank"].sel(where).values
     assert row["value"] == pytest.approx(values.mean(), rel=1e-12)
     assert row["low"] < row["value"] < row["high"] and row["documents"] == len(DOCUMENTS)
-    found = record.estimate("stable_rank", **where)
+    found = record.estimate("participation_rank", **where)
     assert [found.value, found.low, found.high] == pytest.approx([row["value"], row["low"], row["high"]], rel=1e-9)
 
 
@@ -250,13 +250,17 @@ def test_what_is_undefined_in_every_document_is_a_row_without_a_value(record):
                    preparation="center, normalize")  # fmt: skip
     assert (row["value"], row["low"], row["high"], row["documents"]) == (None, None, None, 0)
     with pytest.raises(UnsoundError):
-        record.estimate("participation_rank", condition="ablated-mlp", layer=BLOCKS, preparation="center, normalize")
+        record.estimate(
+            "participation_rank",
+            condition="ablated-mlp", layer=BLOCKS, tap="block", tokens="all", preparation="center, normalize",
+        )  # fmt: skip
 
 
 def test_a_document_without_a_number_is_left_out_and_counted(record):
     found = record.estimate(
-        "participation_rank", condition="initial", layer=BLOCKS - 1, preparation="center, normalize"
-    )
+        "participation_rank",
+        condition="initial", layer=BLOCKS - 1, tap="block", tokens="all", preparation="center, normalize",
+    )  # fmt: skip
     assert (found.members, found.undefined) == (5, 1)
 
 
@@ -266,7 +270,48 @@ def test_what_was_not_asked_for_has_no_row(record):
     assert not rows_of(record, tap="mid", layer=0)
     assert not rows_of(record, measurement="order_parameter_sweep")
     with pytest.raises(ArgumentError, match="must have been measured"):
-        record.estimate("entropy_rank", condition="trained", layer=1)
+        record.estimate("entropy_rank", condition="trained", layer=1, preparation="as given")
+
+
+def test_several_taps_token_sets_or_preparations_are_never_chosen_for_the_caller(record):
+    choices = {"tap": "block", "tokens": "without_first", "preparation": "normalize"}
+    chosen = record.sample("mean_overlap", condition="trained", layer=2, **choices)
+    for axis in choices:
+        left = {key: value for key, value in choices.items() if key != axis}
+        with pytest.raises(ArgumentError, match=rf"`{axis}` must be given where more than one") as caught:
+            record.sample("mean_overlap", condition="trained", layer=2, **left)
+        assert repr(choices[axis]) in str(caught.value), "the remedy lists what was measured"
+    assert (chosen.tokens, chosen.preparation) == ("without_first", "normalize")
+    with pytest.raises(ArgumentError, match="Arguments `tap` and `tokens` and `preparation` must be given"):
+        record.estimate("mean_overlap", condition="trained", layer=2)
+
+
+def test_the_only_preparation_and_token_set_that_were_measured_need_not_be_named(tmp_path):
+    dataset = sample_dataset()[["mean_overlap"]].sel(tap=["block"], tokens=["without_first"], preparation=["normalize"])
+    del dataset["mean_overlap"].attrs["measured"]
+    opened = write(tmp_path / "lab", dataset=dataset)
+    found = opened.sample("mean_overlap", condition="trained", layer=2)
+    assert (found.tokens, found.preparation) == ("without_first", "normalize")
+    expected = dataset["mean_overlap"].sel(condition="trained", layer=2).values.ravel()
+    assert np.array_equal(found.values, expected)
+
+
+@pytest.mark.parametrize(
+    ("asked", "offered"),
+    [
+        ({"measurement": "effective"}, "Ask for one of .*entropy_rank, .*mean_overlap"),
+        ({"layer": 99}, "Ask for what was: layer 0 or 1 or 2 or 3 or 4; tap "),
+        ({"layer": None}, "Ask for what was: layer 0 or 1 or 2 or 3 or 4; tap "),
+        ({"tap": "mid", "layer": 0}, "Ask for what was: tap 'embedding'"),
+        ({"tokens": "every"}, "tokens 'all' or 'without_first' or 'without_first_and_massive'"),
+        ({"preparation": "centre"}, "preparation .*'normalize'"),
+    ],
+)
+def test_what_was_not_measured_is_answered_with_what_was(record, asked, offered):
+    right = {"measurement": "mean_overlap", "layer": 2, "tap": "block", "tokens": "all", "preparation": "normalize"}
+    record.sample(condition="trained", **right)
+    with pytest.raises(ArgumentError, match=offered):
+        record.sample(condition="trained", **{**right, **asked})
 
 
 def test_without_a_declaration_a_combination_counts_where_a_document_has_a_number(tmp_path):
@@ -314,14 +359,33 @@ def test_a_contrast_of_a_condition_with_itself_is_zero_without_width(record):
 
 def test_a_contrast_of_everything_has_one_row_a_place(record):
     frame = record.contrast("trained", "initial-library-seed0")
-    assert len(frame) == sum(row["condition"] == "trained" for row in record.rows())
+    paired = [row for row in record.rows() if row["tokens"] != "without_first_and_massive"]
+    assert len(frame) == sum(row["condition"] == "trained" for row in paired) < len(record.rows()) / len(CONDITIONS)
     assert set(frame["against"]) == {"initial-library-seed0"}
 
 
+def test_tokens_that_each_state_chooses_anew_are_not_subtracted_and_the_remedy_works(record):
+    frame = record.contrast("trained", "ablated-mlp", "mean_overlap")
+    assert set(frame["tokens"]) == {"all", "without_first"}
+    place = {"layer": 2, "tap": "block", "preparation": "normalize"}
+    choices = {"level": 0.95, "resamples": 2000, "seed": 0}
+
+    def pair(tokens):
+        return (record.sample("mean_overlap", condition=c, tokens=tokens, **place) for c in ("trained", "ablated-mlp"))
+
+    with pytest.raises(UnsoundError, match=r"chosen anew in every state.*Use 'without_first' or 'all'"):
+        contrast(*pair("without_first_and_massive"), **choices)
+    for tokens in ("without_first", "all"):
+        contrast(*pair(tokens), **choices)
+    with pytest.raises(ArgumentError, match=r"'effective' was not\. Ask for one of .*mean_overlap"):
+        record.contrast("trained", "ablated-mlp", "effective")
+
+
 def test_samples_of_unlike_preparations_or_metrics_are_not_subtracted(record):
-    a = record.sample("mean_overlap", condition="trained", layer=1, preparation="normalize")
+    place = {"condition": "trained", "layer": 1, "tap": "block", "tokens": "all", "preparation": "normalize"}
+    a = record.sample("mean_overlap", **place)
     for changes, reason in (({"preparation": "center, normalize"}, "preparation"), ({"tap": "block_read"}, "metric")):
-        b = record.sample("mean_overlap", condition="trained", layer=1, **{"preparation": "normalize", **changes})
+        b = record.sample("mean_overlap", **{**place, **changes})
         with pytest.raises(UnsoundError, match=reason):
             contrast(a, b, level=0.95, resamples=2000, seed=0)
 
@@ -330,6 +394,21 @@ def test_samples_of_unlike_preparations_or_metrics_are_not_subtracted(record):
 def test_a_condition_that_is_unknown_or_ambiguous_is_refused_with_the_names(record, name):
     with pytest.raises(ArgumentError, match="trained, initial-library-seed0, ablated-mlp"):
         record.contrast(name, "trained")
+
+
+def test_a_beginning_that_two_conditions_have_is_refused_with_their_full_names(tmp_path):
+    names = ["trained", "initial-released-seed0", "initial-library-seed0"]
+    opened = write(tmp_path / "lab", dataset=sample_dataset().assign_coords(condition=names))
+    with pytest.raises(
+        ArgumentError, match="'initial' is that of initial-released-seed0, initial-library-seed0"
+    ) as caught:
+        opened.condition("initial")
+    assert "trained" not in str(caught.value)
+    assert opened.condition("initial-l") == "initial-library-seed0"  # the remedy, followed
+
+
+def test_a_sample_names_its_documents_by_the_hash_of_their_ids(record):
+    assert record.sample("loss", condition="trained").source == record.provenance["documents"]["token_hash"] != ""
 
 
 def test_csv_keeps_every_digit_and_carries_its_conventions_beside(record, tmp_path):

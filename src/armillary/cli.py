@@ -357,11 +357,11 @@ def _pictures(record: Record, *, quiet: bool) -> Path:
     """Draw figures and page; all are drawn before the first takes its place in the record's folder."""
     import tempfile
 
-    from armillary.figures import write_figures
-    from armillary.report import write_report
-
     figures = record.path / "figures"
     try:
+        from armillary.figures import write_figures
+        from armillary.report import write_report
+
         with (
             _progress("drawing", quiet=quiet),
             tempfile.TemporaryDirectory(prefix=".drawing.", dir=record.path) as beside,
@@ -385,7 +385,7 @@ def _pictures(record: Record, *, quiet: bool) -> Path:
 def _summary(record: Record) -> dict[str, Any]:
     return {
         "model": record.provenance["decoder"],
-        "token_hash": record.provenance["documents"]["hash"],
+        "token_hash": record.provenance["documents"]["token_hash"],
         "skipped": record.provenance["documents"]["skipped"],
         "measurements": record.rows(),
     }

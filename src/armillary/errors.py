@@ -11,6 +11,7 @@ __all__ = [
     "ArgumentError",
     "ArmillaryError",
     "CheckMissed",
+    "NothingLeft",
     "NumericalError",
     "UnsoundError",
     "UnsupportedModelError",
@@ -33,6 +34,10 @@ class ArgumentError(ArmillaryError, ValueError):
     """A caller's mistake: the message says what was expected, what came, and what to do."""
 
     exit_code = 2
+
+
+class NothingLeft(ArgumentError):
+    """The documents were good but too few: no one is left beyond the offset, as for a calibration set."""
 
 
 class UnsoundError(ArgumentError):

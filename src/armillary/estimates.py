@@ -1,13 +1,7 @@
 """What may be claimed of a measurement made on a few documents: a mean, and an interval by resampling documents.
 
 Token pairs inside a document are far from independent, so the only honest unit is the *member*: a document, a seed.
-The method is the studentized bootstrap (bootstrap-t): resample members, form t* = (m* - m) / se*, and read
-
-    low = m - q_{1 - a/2}(t*) se,     high = m - q_{a/2}(t*) se,     se = sd / sqrt(n),     a = 1 - level.
-
-A resample in which every member carries the same value has se* = 0; its t* counts as plus or minus infinity by the
-sign of m* - m, which can only widen the interval and may leave it unbounded. One matrix of resampled counts serves
-every column of an array, so whatever is measured on the same documents is resampled together.
+The method is the studentized bootstrap over members (`bootstrap`): nothing is assumed of how they are distributed.
 """
 
 from __future__ import annotations
@@ -20,9 +14,20 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+from armillary.bootstrap import bootstrap_t
 from armillary.errors import ArgumentError, NumericalError, UnsoundError
 
-__all__ = ["METHOD", "MINIMUM_MEMBERS", "Estimate", "Intervals", "Sample", "contrast", "estimate", "intervals"]
+__all__ = [
+    "METHOD",
+    "MINIMUM_MEMBERS",
+    "UNPAIRED_TOKENS",
+    "Estimate",
+    "Intervals",
+    "Sample",
+    "contrast",
+    "estimate",
+    "intervals",
+]
 
 METHOD = "bootstrap-t"
 """The name of the interval: studentized bootstrap over members."""
@@ -33,6 +38,13 @@ MINIMUM_MEMBERS = 8
 That holds for normal, gamma(4), lognormal(0.5), beta(8, 2), beta(20, 1), exponential and Poisson(3) members
 (`benchmarks/interval_coverage.py` prints the table). Beyond it lie heavier tails (lognormal(1): 90 % at 8 members, 94 %
 at 64) and rare counts: where most documents count zero, all of those at hand may, and then the interval has no width.
+"""
+
+UNPAIRED_TOKENS = ("without_first_and_massive",)
+"""Token sets that a state chooses for itself, by the norms of its own rows.
+
+They differ between conditions, layers and documents, so that a difference of two such numbers would mix what became of
+the tokens with which tokens were counted.
 """
 
 Column = Float[np.ndarray, "members"]
@@ -47,12 +59,13 @@ Rest = Float[np.ndarray, "*rest"]
 Counts = Int[np.ndarray, "*rest"]
 """How many members had a number, for each column."""
 
-_CHUNK = 4_000_000  # resampled numbers held at a time: 32 MB an array
-
 
 @dataclass(frozen=True)
 class Estimate:
     """A mean over members with its interval.
+
+    The method knows the members' numbers and not what they can be: an end may lie outside the attainable range, above 1
+    for an overlap or below 1 for a rank. It is left there, for a cut end would look like knowledge.
 
     Attributes:
         value: Mean over the members at which the measurement is defined.
@@ -63,6 +76,10 @@ class Estimate:
         unit: What a member is.
         method: Name of the interval.
         undefined: How many further members were measured and gave no number.
+
+    Example:
+        >>> print(Estimate(11.4193, 10.88, 12.01, level=0.95, members=64))
+        11.42 [10.9, 12.0] 95% over 64 documents
     """
 
     value: float
@@ -97,7 +114,7 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """Many estimates at once; every array has the shape of one member's values.
+    """Many estimates at once; every array has the shape `*rest` of one member's values.
 
     Attributes:
         value: Means over the members with a number; NaN where there is none.
@@ -116,7 +133,18 @@ class Intervals:
     level: float
 
     def estimate(self, index: tuple[int, ...] = (), *, unit: str = "documents") -> Estimate:
-        """One of them, refused where fewer than two members have a number."""
+        """One of them.
+
+        Args:
+            index: Where in `*rest`.
+            unit: What a member is, in the plural.
+
+        Returns:
+            Value, interval, and the number of members they rest on.
+
+        Raises:
+            UnsoundError: Fewer than two members have a number there.
+        """
         members = int(self.members[index])
         if members < 2:
             raise UnsoundError(_lonely(members, unit))
@@ -129,7 +157,7 @@ class Sample:
     """One number a member, with everything that decides what it may be subtracted from.
 
     Attributes:
-        values: One number a member; NaN where undefined.
+        values: `members`: one number a member; NaN where undefined.
         members: Names of the members, in order.
         measurement: Name of the observable.
         preparation: Ordered steps, "center, normalize" or "as given".
@@ -162,13 +190,13 @@ def intervals(values: Columns, *, level: float, resamples: int, seed: int) -> In
     number of members. A column's interval depends on its own values and the seed, never on its neighbors.
 
     Args:
-        values: One row a member; NaN where a member has no number.
+        values: `members *rest`, one row a member; NaN where a member has no number.
         level: Nominal coverage, between 0 and 1.
         resamples: How often the members are resampled.
         seed: Of the resampled counts; equal seeds give equal intervals.
 
     Returns:
-        Arrays of the shape of one member.
+        Arrays of the shape `*rest` of one member.
 
     Raises:
         UnsoundError: There are fewer than two members.
@@ -177,29 +205,21 @@ def intervals(values: Columns, *, level: float, resamples: int, seed: int) -> In
 
     Source:
         Efron and Tibshirani (1993), An Introduction to the Bootstrap, section 12.5.
+
+    Example:
+        >>> overlaps_of_two_layers = np.array([[0.50, 0.61], [0.54, 0.66], [0.47, np.nan], [0.52, 0.63]])
+        >>> found = intervals(overlaps_of_two_layers, level=0.95, resamples=2000, seed=0)
+        >>> found.members.tolist(), found.value.round(4).tolist()
+        ([4, 3], [0.5075, 0.6333])
     """
-    _require_choices(level, resamples)
+    require_choices(level, resamples)
     array = np.asarray(values, dtype=np.float64)
     if array.ndim == 0 or array.shape[0] < 2:
         raise UnsoundError(_lonely(0 if array.ndim == 0 else array.shape[0], "members"))
     _require_no_infinity(array)
     rest = array.shape[1:]
     columns = array.reshape(array.shape[0], -1)
-    defined = ~np.isnan(columns)
-    members = defined.sum(axis=0)
-    value, low, high = (np.full(columns.shape[1], np.nan) for _ in range(3))
-    order = np.argsort(~defined, axis=0, kind="stable")  # members with a number first, in their own order
-    for count in np.unique(members[members > 0]).tolist():
-        chosen = np.flatnonzero(members == count)
-        counts = None if count < 2 else _resampled_counts(count, resamples, seed)
-        step = max(1, _CHUNK // resamples)
-        for part in (chosen[i : i + step] for i in range(0, len(chosen), step)):
-            x = columns[:, part]
-            if count < len(columns):
-                x = np.take_along_axis(x, order[:count, part], axis=0)
-            value[part] = _mean(x)
-            if counts is not None:
-                low[part], high[part] = _studentized(x, counts, level)
+    value, low, high, members = bootstrap_t(columns, level=level, resamples=resamples, seed=seed)
     ends = (value.reshape(rest), low.reshape(rest), high.reshape(rest))
     return Intervals(*ends, members.reshape(rest), asked=array.shape[0], level=level)
 
@@ -210,7 +230,7 @@ def estimate(
     """The mean over members with its bootstrap-t interval.
 
     Args:
-        values: One number a member; NaN where a member has none.
+        values: `members`: one number a member; NaN where a member has none.
         level: Nominal coverage.
         resamples: How often the members are resampled.
         seed: Of the resampling.
@@ -221,6 +241,13 @@ def estimate(
 
     Raises:
         UnsoundError: Fewer than two members have a number: one document has no spread to resample.
+        ArgumentError: The values are no single column, or level or resamples are out of range.
+        NumericalError: A value is infinite.
+
+    Example:
+        >>> overlaps = [0.50, 0.54, 0.47, 0.52, 0.49, 0.55, 0.51, 0.48]
+        >>> print(estimate(overlaps, level=0.95, resamples=2000, seed=0))
+        0.508 [0.485, 0.536] 95% over 8 documents
     """
     array = np.asarray(values.values if isinstance(values, Sample) else values, dtype=np.float64)
     if array.ndim != 1:
@@ -239,8 +266,8 @@ def contrast(
     """The mean of a minus b over members, paired: each member is its own control.
 
     Args:
-        a: One number a member.
-        b: The same members in the same order, measured and prepared alike.
+        a: `members`: one number a member.
+        b: `members`: the same members in the same order, measured and prepared alike on the same tokens.
         level: Nominal coverage.
         resamples: How often the members are resampled.
         seed: Of the resampling.
@@ -250,7 +277,14 @@ def contrast(
         The difference with its interval; a member counts where both have a number.
 
     Raises:
-        UnsoundError: The two sides are not the same members, or not the same measurement prepared alike.
+        UnsoundError: The two sides are not the same members, not the same measurement prepared alike, or taken over
+            tokens that are chosen anew in every state (`UNPAIRED_TOKENS`).
+
+    Example:
+        >>> trained = [0.50, 0.54, 0.47, 0.52, 0.49, 0.55, 0.51, 0.48]
+        >>> ablated = [0.61, 0.64, 0.58, 0.62, 0.61, 0.66, 0.61, 0.60]
+        >>> print(contrast(trained, ablated, level=0.95, resamples=2000, seed=0))
+        -0.1087 [-0.117, -0.102] 95% over 8 documents
     """
     if isinstance(a, Sample) and isinstance(b, Sample):
         _require_alike(a, b)
@@ -276,6 +310,12 @@ def _require_alike(a: Sample, b: Sample) -> None:
                 f"Argument `b` must have the {field} of `a`, but they are {right!r} and {left!r}: a difference of "
                 "unlike numbers has no meaning. Measure both in the same way."
             )
+    if a.tokens in UNPAIRED_TOKENS:
+        raise UnsoundError(
+            f"Argument `tokens` must be a set that is the same on both sides, but {a.tokens!r} is chosen anew in every "
+            "state, by its own norms: the difference would be one of unlike tokens. Use 'without_first' or 'all', or "
+            "show both values side by side."
+        )
 
 
 def _first_difference(a: Sequence[str], b: Sequence[str]) -> str:
@@ -292,7 +332,16 @@ def _lonely(members: int, unit: str) -> str:
     )
 
 
-def _require_choices(level: float, resamples: int) -> None:
+def require_choices(level: float, resamples: int) -> None:
+    """Refuse a level or a number of resamples from which no interval can come.
+
+    Args:
+        level: Nominal coverage, between 0 and 1.
+        resamples: How many times members are resampled.
+
+    Raises:
+        ArgumentError: With what is needed.
+    """
     if not 0.0 < level < 1.0:
         raise ArgumentError(f"Argument `level` must lie between 0 and 1, but is {level!r}. Use 0.95 for 95 %.")
     least = math.ceil(10.0 / (1.0 - level) - 1e-9)
@@ -312,48 +361,20 @@ def _require_no_infinity(array: np.ndarray) -> None:
         )
 
 
-def _resampled_counts(members: int, resamples: int, seed: int) -> np.ndarray:
-    """How often each member is drawn, [resamples, members]; a function of its arguments alone."""
-    generator = np.random.default_rng([seed, members])
-    return generator.multinomial(members, np.full(members, 1.0 / members), size=resamples).astype(np.float64)
-
-
-def _mean(x: np.ndarray) -> np.ndarray:
-    same = x.min(axis=0) == x.max(axis=0)
-    return np.where(same, x[0], x.mean(axis=0))  # a mean of equal numbers is that number, to the last bit
-
-
-def _studentized(x: np.ndarray, counts: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the bootstrap-t interval of every column of x [members, columns], without undefined entries."""
-    members, resamples = x.shape[0], counts.shape[0]
-    mean, spread = _mean(x), x.std(axis=0, ddof=1)
-    constant = x.min(axis=0) == x.max(axis=0)
-    z = (x - mean) / np.where(constant, 1.0, spread)
-    shift = z.T @ counts.T / members  # m* - m in units of the spread, [columns, resamples]
-    variance = (z * z).T @ counts.T / members
-    same = 1e-12 * (1.0 + variance)
-    variance -= shift * shift
-    flat = variance <= same
-    variance[flat] = 1.0
-    t = shift / np.sqrt(variance / (members - 1))
-    t[flat] = np.copysign(np.inf, shift[flat])
-    rank = max(1, math.floor((resamples + 1) * (1.0 - level) / 2.0 + 1e-9))
-    t.partition((rank - 1, resamples - rank), axis=1)
-    error = spread / math.sqrt(members)
-    with np.errstate(invalid="ignore"):
-        low, high = mean - t[:, resamples - rank] * error, mean - t[:, rank - 1] * error
-    return np.where(constant, mean, low), np.where(constant, mean, high)
-
-
 def _digits(value: float, low: float, high: float) -> tuple[str, str, str]:
-    """The ends to two digits of the interval's width, the value to two digits of half of it."""
-    width = high - low
-    if not math.isfinite(width) or width <= 0.0:
+    """The ends to two digits of the interval's width, the value to two digits of half of it.
+
+    Where one end is unbounded, the way to the other counts as half of the width.
+    """
+    bounded = [end for end in (low, high) if math.isfinite(end)]
+    width = high - low if len(bounded) == 2 else 2.0 * max((abs(value - end) for end in bounded), default=0.0)
+    if not width > 0.0:
         bottom, top = (f"{end:.6g}" if math.isfinite(end) else "unbounded" for end in (low, high))
         return f"{value:.6g}", bottom, top
     places = 1 - math.floor(math.log10(width))
     finer = 1 - math.floor(math.log10(width / 2.0))
-    return _rounded(value, finer), _rounded(low, places), _rounded(high, places)
+    bottom, top = (_rounded(end, places) if math.isfinite(end) else "unbounded" for end in (low, high))
+    return _rounded(value, finer), bottom, top
 
 
 def _rounded(x: float, places: int) -> str:

@@ -22,13 +22,21 @@ class Ensemble:
     """Independent members (documents, or seeds) followed along one axis: the only thing an interval can come from.
 
     Args:
-        states: [members, times, tokens, dim].
-        at: where along the axis, one number for each time: layers (block l writes layer l; l - 1/2 is after the
+        states: `members times tokens dim`.
+        at: Where along the axis, one number for each time: layers (block l writes layer l; l - 1/2 is after the
             attention of block l), or times.
         axis: "depth" or "time".
-        members: what each member is called.
+        members: What each member is called.
+
     Raises:
-        ArgumentError: the lengths of `at` or `members` do not fit `states`, or `at` does not increase.
+        ArgumentError: The lengths of `at` or `members` do not fit `states`, or `at` does not increase.
+
+    Example:
+        >>> import torch
+        >>> states = torch.zeros(2, 3, 5, 4)
+        >>> ensemble = Ensemble(states=states, at=(0, 1, 2), axis="depth", members=("first", "second"))
+        >>> len(ensemble), tuple(ensemble.where(2).shape), ensemble.only([1]).members
+        (2, (2, 5, 4), ('second',))
     """
 
     states: Tensor
@@ -59,11 +67,13 @@ class Ensemble:
         """The configurations at one place of the axis.
 
         Args:
-            place: one of `at`.
+            place: One of `at`.
+
         Returns:
-            [members, tokens, dim].
+            `members tokens dim`.
+
         Raises:
-            ArgumentError: no states were kept there.
+            ArgumentError: No states were kept there.
         """
         if place not in self.at:
             raise ArgumentError(
@@ -72,8 +82,23 @@ class Ensemble:
         return self.states[:, self.at.index(place)]
 
     def only(self, members: Sequence[int]) -> Ensemble:
-        """The ensemble of some members, by index."""
+        """The ensemble of some members.
+
+        Args:
+            members: Their indices, counted from 0, in the order wanted.
+
+        Returns:
+            An ensemble of them, at the same places.
+
+        Raises:
+            ArgumentError: There is no such member.
+        """
         chosen = list(members)
+        outside = [index for index in chosen if not 0 <= index < len(self)]
+        if outside:
+            raise ArgumentError(
+                f"Argument `members` must be indices from 0 to {len(self) - 1}, but holds {outside[0]}. Count from 0."
+            )
         return Ensemble(
             states=self.states[chosen],
             at=self.at,

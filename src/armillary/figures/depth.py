@@ -1,37 +1,82 @@
-"""Figures against depth: order parameter, alignment, ranks, and paired differences between conditions."""
+"""Figures against depth: order parameter, alignment, ranks, paired differences, and whatever else was measured."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
+from armillary.figures.described import told
 from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Rule, View
 from armillary.figures.palette import SERIES
-from armillary.figures.reading import DEFAULT_TOKENS, Reading
+from armillary.figures.reading import DEFAULT_TOKENS, Reading, curve_of
 from armillary.figures.registry import figure
-from armillary.figures.terms import MEASUREMENTS, RANKS, measurement_words, preparation_words
+from armillary.figures.terms import (
+    PREPARATIONS,
+    RANKS,
+    isotropic_words,
+    measurement_name,
+    measurement_words,
+    preparation_words,
+)
 
-__all__ = ["alignment", "contrasts", "order_parameter", "rank_family", "ranks"]
+__all__ = [
+    "alignment",
+    "contrasts",
+    "depth_panels",
+    "order_parameter",
+    "other_measurements",
+    "plain_drawing",
+    "rank_family",
+    "ranks",
+]
 
-BANDS = "Bands are document-bootstrap intervals."
+SHADED = "Shaded: document-bootstrap intervals."
+ISOTROPIC = "Dotted: an isotropic cloud of the same size."
+COUNTED = (*RANKS, "cluster_count")  # positive, and over decades
+TAKEN = "First token left out; stream after each block."
+
+Wanted = tuple[str, str, str, str]
+"""Measurement, preparation, axis label, scale."""
+
+ORDER: tuple[Wanted, ...] = (
+    ("clustering_order_parameter", "center, normalize", "sum of squared group shares", "log"),
+    ("cluster_count", "center, normalize", "groups", "log"),
+    ("exponential_overlap", "normalize", "mean of exp β(c − 1)", "linear"),
+)
+ALIGNMENT: tuple[Wanted, ...] = (
+    ("mean_overlap", "normalize", "mean overlap", "linear"),
+    ("squared_mean_direction", "normalize", "squared mean direction", "linear"),
+)
+PARTICIPATION: tuple[Wanted, ...] = (
+    ("participation_rank", "normalize", "participation rank", "log"),
+    ("participation_rank", "center, normalize", "participation rank, centered", "log"),
+    ("algebraic_rank", "normalize", "algebraic rank", "linear"),
+)
+DRAWN = (
+    {(name, preparation) for name, preparation, *_ in (*ORDER, *ALIGNMENT, *PARTICIPATION)}
+    | {(name, preparation) for name in RANKS for preparation in ("normalize", "center, normalize")}
+    | {(name, preparation) for name in ("mean_overlap", "participation_rank") for preparation in PREPARATIONS}
+) - {("participation_rank", "center")}
+"""Measurements that have a figure of their own; `other_measurements` draws the rest."""
 
 
 @figure
 def order_parameter(reading: Reading) -> Drawing | None:
     """The clustering order parameter, the number of groups and the threshold-free mean against depth."""
-    panels = _panels(
-        reading,
-        ("clustering_order_parameter", "center, normalize", "sum of squared group shares", "linear"),
-        ("cluster_count", "center, normalize", "groups", "log"),
-        ("exponential_overlap", "normalize", "mean of exp β(c − 1)", "linear"),
-    )
-    return _drawing(
+    beta = reading.attribute("exponential_overlap", "beta", "as recorded").removesuffix(".0")
+    declared = f"Grouping: {reading.grouping}; rows centered over the tokens of a document, then normalized."
+    return plain_drawing(
         "order_parameter",
-        "Clustering order parameter against depth",
-        panels,
-        "Order parameter: the sum of squared group shares; 1 is a single group, 1/T is all tokens apart. Grouping: "
-        f"{reading.grouping}. Rows centered over the tokens of a document, then normalized; first token left out. "
-        "The third panel needs no threshold: the mean of exp β(c − 1) over pairs of normalized rows, β = "
-        f"{reading.attribute('exponential_overlap', 'beta', 'as recorded')}. {BANDS}",
+        "Groups of token directions against depth",
+        depth_panels(reading, *ORDER),
+        {
+            "clustering_order_parameter": "The clustering order parameter is the sum of squared group shares, on a "
+            f"logarithmic axis: 1 is a single group, 1/T is all T tokens apart. {declared}",
+            "cluster_count": "" if "clustering_order_parameter" in reading.dataset else declared,
+            "exponential_overlap": f"The mean of exp β(c − 1) over pairs of normalized rows, with β = {beta}, needs no "
+            "threshold.",
+        },
+        f"{TAKEN} {ISOTROPIC} {SHADED}",
         columns=3,
     )
 
@@ -39,38 +84,33 @@ def order_parameter(reading: Reading) -> Drawing | None:
 @figure
 def alignment(reading: Reading) -> Drawing | None:
     """Mean overlap and squared mean direction against depth."""
-    panels = _panels(
-        reading,
-        ("mean_overlap", "normalize", "mean overlap", "linear"),
-        ("squared_mean_direction", "normalize", "squared mean direction", "linear"),
-    )
-    return _drawing(
+    return plain_drawing(
         "alignment",
         "Alignment of token directions against depth",
-        panels,
-        "Mean overlap c over all unordered pairs of different tokens of a document, self-pairs left out; the "
-        "squared mean direction is the squared length of the average unit row and counts self-pairs. Rows "
-        f"normalized, not centered; first token left out; stream after each block. {BANDS}",
+        depth_panels(reading, *ALIGNMENT),
+        {
+            "mean_overlap": "Mean overlap c over all unordered pairs of different tokens of a document, self-pairs "
+            "left out.",
+            "squared_mean_direction": "The squared mean direction is the squared length of the average unit row, and "
+            "counts self-pairs.",
+        },
+        f"Rows normalized, not centered. {TAKEN} {ISOTROPIC} {SHADED}",
     )
 
 
 @figure
 def ranks(reading: Reading) -> Drawing | None:
     """Participation rank, uncentered and centered, and algebraic rank against depth with their references."""
-    panels = _panels(
-        reading,
-        ("participation_rank", "normalize", "participation rank", "log"),
-        ("participation_rank", "center, normalize", "participation rank, centered", "log"),
-        ("algebraic_rank", "normalize", "algebraic rank", "linear"),
-    )
-    return _drawing(
+    return plain_drawing(
         "ranks",
-        "Participation rank and algebraic rank against depth",
-        panels,
-        "Participation rank (Σλ)²/Σλ² of the normalized rows, uncentered and after centering over the tokens of a "
-        "document; algebraic rank counts singular values above its recorded tolerance. First token left out. "
-        "Horizontal rules: the attainable ceiling for this many tokens and coordinates, and an isotropic cloud of "
-        f"the same size. {BANDS}",
+        "Ranks against depth",
+        depth_panels(reading, *PARTICIPATION),
+        {
+            "participation_rank": "The participation rank is (Σλ)²/Σλ²; the λ are the squared singular values.",
+            "algebraic_rank": "The algebraic rank counts singular values above its recorded tolerance.",
+        },
+        f"{TAKEN} Dotted: the ceiling, which is the largest value that this many tokens and coordinates allow, and an "
+        f"isotropic cloud of the same size. {SHADED}",
         columns=3,
     )
 
@@ -79,56 +119,51 @@ def ranks(reading: Reading) -> Drawing | None:
 def rank_family(reading: Reading) -> Drawing | None:
     """Every rank by its own name against depth, one condition at a time."""
     views = []
-    options = []
     for condition in reading.conditions:
-        panels = []
-        for preparation in ("normalize", "center, normalize"):
-            curves = tuple(
-                curve
-                for name, style in zip(RANKS, SERIES, strict=False)
-                if (
-                    curve := reading.curve(
-                        measurement_words(name),
-                        style,
-                        name,
-                        condition=condition,
-                        tap="block",
-                        tokens=DEFAULT_TOKENS,
-                        preparation=preparation,
-                    )
-                )
-                is not None
-            )
-            if curves:
-                panels.append(
-                    Panel(
-                        "rank-like numbers",
-                        reading.depth_axis(),
-                        Axis("value", "log"),
-                        curves,
-                        note=preparation_words(preparation),
-                    )
-                )
-        if panels:
-            options.append(reading.label(condition))
-            views.append(View((reading.label(condition),), tuple(panels)))
+        panels = (_family(reading, condition, preparation) for preparation in ("normalize", "center, normalize"))
+        shown = tuple(panel for panel in panels if len({curve.name for curve in panel.curves}) > 1)
+        if shown:
+            views.append(View((reading.label(condition),), shown))
     if not views:
         return None
+    options = tuple(view.choice[0] for view in views)
+    marked = any(curve.shape == "mark" for view in views for panel in view.panels for curve in panel.curves)
     return Drawing(
         "rank_family",
-        "Six numbers that are all called a rank",
-        "One spectrum, six summaries, each under its own name; they do not agree and are not interchangeable. First "
-        f"token left out; stream after each block. {BANDS}",
+        "Numbers that are all called a rank",
+        "One spectrum and several summaries of it, each under its own name. They do not agree, and none may stand in "
+        f"for another. {TAKEN} "
+        + "Open markers at the right: the same numbers for an isotropic cloud of the same size. " * marked
+        + SHADED,
         told(f"Rank-like numbers; {options[0]}", views[0].panels),
         tuple(views),
-        (Control("condition", tuple(options), "choice", options[0]),),
+        (Control("condition", options, "choice", options[0]),),
     )
+
+
+def _family(reading: Reading, condition: str, preparation: str) -> Panel:
+    where = {"condition": condition, "tap": "block", "tokens": DEFAULT_TOKENS, "preparation": preparation}
+    curves, marks = [], []
+    axis = reading.depth_axis()
+    beside = max(reading.layers) + max(0.12 * (max(reading.layers) - min(reading.layers)), 0.5)
+    for name, style in zip(RANKS, SERIES, strict=False):
+        curve = reading.curve(measurement_words(name), style, name, **where)
+        isotropic = reading.isotropic(name, preparation)
+        if curve is not None:
+            curves.append(curve)
+            if math.isfinite(isotropic):
+                marks.append(Curve(curve.name, (beside,), (isotropic,), style=style, shape="mark"))
+    if marks:
+        axis = Axis(axis.label, ticks=(*axis.ticks, (beside, "cloud")))
+    note = preparation_words(preparation)
+    return Panel("rank-like numbers", axis, Axis("value", "log"), (*curves, *marks), note=note)
 
 
 @figure
 def contrasts(reading: Reading) -> Drawing | None:
     """Trained minus every other condition, paired by document, against depth."""
-    if "trained" not in reading.conditions or len(reading.conditions) < 2:
+    others = tuple(name for name in reading.conditions if name != "trained")
+    if "trained" not in reading.conditions or not others:
         return None
     panels = []
     for name, preparation in (
@@ -136,113 +171,100 @@ def contrasts(reading: Reading) -> Drawing | None:
         ("participation_rank", "center, normalize"),
         ("clustering_order_parameter", "center, normalize"),
     ):
-        curves = []
-        for condition in reading.conditions:
-            if condition == "trained":
-                continue
-            band = reading.contrast(
-                name, "trained", condition, tap="block", tokens=DEFAULT_TOKENS, preparation=preparation
+        where = {"tap": "block", "tokens": DEFAULT_TOKENS, "preparation": preparation}
+        curves = (
+            curve_of(
+                reading.contrast(name, "trained", other, **where),
+                f"trained minus {reading.label(other)}",
+                reading.style(other),
             )
-            if band is not None:
-                curves.append(
-                    Curve(
-                        f"trained minus {reading.label(condition)}",
-                        band.x,
-                        tuple(band.value.tolist()),
-                        tuple(band.low.tolist()),
-                        tuple(band.high.tolist()),
-                        reading.style(condition),
-                    )
-                )
-        if curves:
+            for other in others
+        )
+        shown = tuple(curve for curve in curves if curve is not None)
+        if shown:
             zero = (Rule("no difference", y=0.0),)
-            axis = Axis("difference")
-            panels.append(
-                Panel(
-                    MEASUREMENTS[name], reading.depth_axis(), axis, tuple(curves), zero, preparation_words(preparation)
-                )
-            )
-    return _drawing(
+            axes = reading.depth_axis(), Axis("difference")
+            panels.append(Panel(measurement_words(name), *axes, shown, zero, preparation_words(preparation)))
+    return plain_drawing(
         "contrasts",
         "Trained minus each other condition, paired by document",
         tuple(panels),
-        "Differences are taken within a document, then averaged; the interval resamples documents. Where a band "
-        "leaves zero out, the sign is the same under resampling of these documents; it says nothing about other "
-        "seeds or other texts.",
+        {},
+        "Differences are taken within a document and then averaged; the interval resamples documents. Where the shaded "
+        "interval leaves zero out, the sign holds over documents like these. It says nothing about other seeds or "
+        "other texts.",
         columns=3,
     )
 
 
-def _panels(reading: Reading, *wanted: tuple[str, str, str, str]) -> tuple[Panel, ...]:
-    """One panel for each (measurement, preparation, label, scale) that the record has."""
+@figure
+def other_measurements(reading: Reading) -> Drawing | None:
+    """Every further measurement of the stream after each block that has no figure of its own."""
+    wanted = (measurement_name(str(text)) for text in reading.study.get("measurements", ()))
+    rest = [
+        (name, preparation, measurement_words(name), "log" if name in COUNTED else "linear")
+        for name, preparation in wanted
+        if (name, preparation) not in DRAWN
+    ]
+    return plain_drawing(
+        "other_measurements",
+        "Further measurements against depth",
+        depth_panels(reading, *rest),
+        {},
+        f"What else was measured, each with its preparation; its definition stands at the end of the page. {TAKEN} "
+        f"Dotted: an isotropic cloud of the same size, where it is known. {SHADED}",
+        columns=3,
+    )
+
+
+def depth_panels(reading: Reading, *wanted: Wanted) -> tuple[Panel, ...]:
+    """One panel against depth for each measurement that the record has, with all conditions and the references.
+
+    Args:
+        reading: the record's reading.
+        wanted: (measurement, preparation, axis label, "linear" or "log") each.
+    """
     panels = []
     for name, preparation, label, scale in wanted:
         curves = reading.by_condition(name, tap="block", tokens=DEFAULT_TOKENS, preparation=preparation)
         if curves:
             axis = Axis(label, "log" if scale == "log" else "linear")
-            panels.append(
-                Panel(
-                    measurement_words(name),
-                    reading.depth_axis(),
-                    axis,
-                    curves,
-                    _references(reading, name, preparation),
-                    preparation_words(preparation),
-                )
-            )
+            rules = _references(reading, name, preparation)
+            titles = measurement_words(name), preparation_words(preparation)
+            panels.append(Panel(titles[0], reading.depth_axis(), axis, curves, rules, titles[1]))
     return tuple(panels)
 
 
 def _references(reading: Reading, name: str, preparation: str) -> tuple[Rule, ...]:
-    """Ceiling and isotropic value of a rank, where the record has them."""
-    if name not in RANKS:
-        return ()
-    rules = []
-    for variable, words in (("reference_ceiling", "ceiling"), ("reference_isotropic", "isotropic cloud")):
-        value = reference(reading, variable, name, preparation)
-        if math.isfinite(value) and not (variable == "reference_isotropic" and name != "participation_rank"):
-            rules.append(Rule(f"{words} {value:.4g}", y=value))
+    """Ceiling of a rank, and what an isotropic cloud of the same size gives, where the record has them."""
+    ceiling, isotropic = reading.ceiling(preparation), reading.isotropic(name, preparation)
+    rules = [Rule(f"ceiling {ceiling:.4g}", y=ceiling)] if name in RANKS and math.isfinite(ceiling) else []
+    if math.isfinite(isotropic) and isotropic not in (rule.y for rule in rules):
+        rules.append(Rule(f"isotropic cloud {isotropic_words(isotropic)}", y=isotropic))
     return tuple(rules)
 
 
-def reference(reading: Reading, variable: str, measurement: str, preparation: str) -> float:
-    """A stored reference value (ceiling or isotropic cloud) at the default token set; NaN where there is none."""
-    if variable not in reading.dataset:
-        return math.nan
-    array = reading.dataset[variable]
-    labels = {"tokens": DEFAULT_TOKENS, "preparation": preparation, "measurement": measurement, "rank": measurement}
-    for dim in array.dims:
-        wanted = labels.get(str(dim))
-        if dim not in array.coords or wanted not in array[dim].values:
-            return math.nan
-        array = array.sel({dim: wanted})
-    return float(array)
+def plain_drawing(
+    name: str,
+    title: str,
+    panels: tuple[Panel, ...],
+    sentences: Mapping[str, str],
+    closing: str,
+    *,
+    columns: int = 2,
+) -> Drawing | None:
+    """A drawing without controls; its caption names what it shows and its alt text is told from the curves.
 
-
-def _drawing(name: str, title: str, panels: tuple[Panel, ...], caption: str, columns: int = 2) -> Drawing | None:
-    """A drawing without controls; its alt text is told from the curves."""
+    Args:
+        name: file name and anchor.
+        title: a short noun phrase.
+        panels: what the record has; None is returned where that is nothing.
+        sentences: for a measurement, what the caption says of it if a panel shows it.
+        closing: the end of the caption.
+        columns: panels in a row.
+    """
     if not panels:
         return None
-    return Drawing(name, title, caption, told(title, panels), (View((), panels),), columns=columns)
-
-
-def told(title: str, panels: tuple[Panel, ...]) -> str:
-    """A description of panels for somebody who cannot see them: where each curve starts, ends and peaks."""
-    across = " and ".join(dict.fromkeys(panel.x.label or "value" for panel in panels))
-    sentences = [f"{title}. {len(panels)} panel{'s' if len(panels) > 1 else ''}; horizontal axis: {across}."]
-    for panel in panels:
-        heading = ", ".join(part for part in (panel.title, panel.note) if part) or panel.y.label
-        parts = [words for curve in panel.curves if (words := _course(curve, panel.x.label))]
-        sentences.append(f"{heading}: " + "; ".join(parts) + ".")
-    return " ".join(sentences)
-
-
-def _course(curve: Curve, across: str) -> str:
-    """The course of one curve in words; a row of dots is its value."""
-    if curve.shape == "dots":
-        return f"{curve.name} {curve.x[0]:.3g}"
-    pairs = [(x, y) for x, y in zip(curve.x, curve.y, strict=True) if isinstance(y, float) and math.isfinite(y)]
-    if not pairs:
-        return ""
-    place, peak = max(pairs, key=lambda pair: pair[1])
-    return f"{curve.name} goes from {pairs[0][1]:.3g} to {pairs[-1][1]:.3g}, highest {peak:.3g} at {across} {place}"
+    shown = {panel.title for panel in panels}
+    said = [text for measurement, text in sentences.items() if text and measurement_words(measurement) in shown]
+    return Drawing(name, title, " ".join([*said, closing]), told(title, panels), (View((), panels),), columns=columns)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 
 import numpy as np
 
-from armillary.figures.depth import reference, told
-from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Rule, View
+from armillary.figures.described import told
+from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Rule, Style, View
 from armillary.figures.palette import SERIES
 from armillary.figures.reading import DEFAULT_TOKENS, Numbers, Reading
 from armillary.figures.registry import figure
-from armillary.figures.terms import preparation_words
+from armillary.figures.terms import TOKENS, layer_words, preparation_words
 
 __all__ = ["overlap_by_band", "overlap_histograms", "spectra", "threshold_sweep"]
 
+CLOUD = Style("#7a7a7a", "dot", "none", 2.0)
 SPECTRUM_POINTS = 48
 SPIKE = 2.5  # times the highest bin of the first condition: where a histogram's axis ends
 
@@ -60,9 +60,9 @@ def overlap_histograms(reading: Reading) -> Drawing | None:
         panels,
         caption="Exact counts over all unordered pairs of different tokens within a document, as shares, averaged "
         f"over documents ({len(centers)} bins, last bin closed); "
-        f"{'first token left out' if tokens == DEFAULT_TOKENS else tokens}. Uncentered, the whole histogram may sit "
+        f"{TOKENS.get(tokens, tokens)}. Uncentered, the whole histogram may sit "
         "at an offset that all tokens share; centering removes that offset. A spike higher than the panel is cut. A "
-        "histogram of overlaps in one trained model records alignments in one basis; it is not a distribution over "
+        "histogram of overlaps in one model records alignments in one basis; it is not a distribution over "
         "an ensemble.",
         alt="Histograms of overlaps between token directions from minus one to one, one outline for each "
         "condition, at a layer that can be chosen, for normalized rows or for rows centered then normalized. "
@@ -74,13 +74,11 @@ def overlap_histograms(reading: Reading) -> Drawing | None:
 
 @figure
 def spectra(reading: Reading) -> Drawing | None:
-    """Share of each squared singular value at each layer, conditions overlaid, with ceiling and isotropic reference."""
+    """Share of each squared singular value at each layer, conditions overlaid, with ceiling and isotropic cloud."""
     if "singular_values" not in reading.dataset:
         return None
-    size = int(reading.dataset.sizes["component"])
-    picked = np.unique(np.round(np.geomspace(1, size, SPECTRUM_POINTS)).astype(int)) - 1
+    cloud = _isotropic_spectrum(reading)
     preparations = reading.options("spectrum_preparation")
-    x = tuple((picked + 1.0).tolist())
 
     def panels(layer: int, preparation: str) -> tuple[Panel, ...]:
         curves = []
@@ -90,18 +88,16 @@ def spectra(reading: Reading) -> Drawing | None:
             )
             share = None if values is None else _mean_share(values**2)
             if share is not None:
-                y = tuple(share[index] if share[index] > 1e-12 else math.nan for index in picked)
-                curves.append(Curve(reading.label(condition), x, y, style=reading.style(condition)))
-        ceiling = reference(reading, "reference_ceiling", "participation_rank", preparation)
-        isotropic = reference(reading, "reference_isotropic", "participation_rank", preparation)
-        rules = [Rule(f"ceiling {ceiling:.4g}", x=ceiling)] if math.isfinite(ceiling) else []
-        if math.isfinite(isotropic):
-            rules.append(Rule(f"isotropic cloud, 1/{isotropic:.4g}", y=1.0 / isotropic))
+                curves.append(_spectrum_curve(reading.label(condition), share, reading.style(condition)))
+        if cloud is not None and curves and preparation == "normalize":
+            curves.append(_spectrum_curve("isotropic cloud", cloud, CLOUD))
+        ceiling = reading.ceiling(preparation)
+        rules = (Rule(f"ceiling {ceiling:.4g}", x=ceiling),) if math.isfinite(ceiling) else ()
         axes = (
             Axis("singular direction, largest first", "log"),
             Axis("share of squared values", "log", limits=(1e-6, 1.2)),
         )
-        return (Panel(layer_words(layer), *axes, tuple(curves), tuple(rules), preparation_words(preparation)),)
+        return (Panel(layer_words(layer), *axes, tuple(curves), rules, preparation_words(preparation)),)
 
     printed_layers = _spread_out(reading.layers, 3)
     return _by_layer(
@@ -112,12 +108,13 @@ def spectra(reading: Reading) -> Drawing | None:
         panels,
         caption="Squared singular values of the rows as shares of their sum, averaged over documents; both axes "
         "logarithmic; first token left out; shares below 10⁻⁶ lie outside the panel. The vertical rule is the "
-        "ceiling, the largest number of directions this many tokens and coordinates can have. The horizontal rule "
-        "is what each direction would carry if an isotropic cloud of the same size spread evenly over its "
-        "participation rank.",
-        alt="Share of the squared singular values against the rank order of the direction, both axes logarithmic, "
-        "one curve for each condition at a layer that can be chosen. Curves that start near one and drop steeply "
-        "have one dominant direction; a flat curve near the horizontal reference is spread as an isotropic cloud is.",
+        "ceiling, the largest number of directions this many tokens and coordinates can have."
+        + " The gray curve is an isotropic cloud of the same size: independent directions, none preferred."
+        * (cloud is not None),
+        alt="Share of the squared singular values against the order of the direction, both axes logarithmic, one curve "
+        "for each condition at a layer that can be chosen. "
+        + _largest_shares(reading, preparations[0])
+        + (f" Isotropic cloud: {cloud[0]:.2g}." if cloud else ""),
         printed=tuple((layer_words(layer), preparation) for preparation in preparations for layer in printed_layers),
         columns=3,
     )
@@ -151,8 +148,8 @@ def threshold_sweep(reading: Reading) -> Drawing | None:
         ("",),
         panels,
         caption="Groups are connected components of tokens nearer than the threshold in angle; rows centered, then "
-        "normalized; first token left out. Where a curve is steep at the declared threshold, the order parameter "
-        "against depth owes its value to that choice. Bands are document-bootstrap intervals.",
+        "normalized; first token left out. Where a curve is steep at the declared threshold, another threshold "
+        "would give another order parameter. Shaded: document-bootstrap intervals.",
         alt=told(
             f"Order parameter and number of groups against the grouping threshold, at {layer_words(middle)}",
             panels(middle, ""),
@@ -188,7 +185,7 @@ def overlap_by_band(reading: Reading) -> Drawing | None:
         "overlap_by_band",
         "Mean overlap by position band",
         "Mean overlap of pairs whose two tokens both lie in one band of positions; rows normalized. If bands "
-        "differ, a mean over all pairs mixes positions. Bands of color are document-bootstrap intervals.",
+        "differ, a mean over all pairs mixes positions. First token left out. Shaded: document-bootstrap intervals.",
         told("Mean overlap by position band", views[0].panels),
         tuple(views),
         (Control("condition", options, "choice", options[0]),),
@@ -196,11 +193,6 @@ def overlap_by_band(reading: Reading) -> Drawing | None:
         printed=tuple((option,) for option in options[:4]),
         height=0.5,
     )
-
-
-def layer_words(layer: int) -> str:
-    """A layer as an option: "embedding" or "block 5"."""
-    return "embedding" if layer == 0 else f"block {layer}"
 
 
 def _by_layer(
@@ -248,12 +240,46 @@ def _edges(reading: Reading) -> Numbers:
 
 
 def _mean_share(values: Numbers) -> tuple[float, ...] | None:
-    """Rows [document, x] as shares of their sums, averaged over the documents whose sum is positive."""
-    total = values.sum(axis=1, keepdims=True)
-    kept = np.isfinite(total[:, 0]) & (total[:, 0] > 0)
+    """Rows [document, x] as shares of their sums, averaged over the documents whose sum is positive.
+
+    A spectrum is padded with NaN behind its last value, which is min(tokens, dimensions) long; the padding stays.
+    """
+    total = np.nansum(values, axis=1, keepdims=True)
+    kept = total[:, 0] > 0
     if not kept.any():
         return None
     return tuple((values[kept] / total[kept]).mean(axis=0).tolist())
+
+
+def _isotropic_spectrum(reading: Reading) -> tuple[float, ...] | None:
+    """Shares of an isotropic cloud of the same size, where the record has its singular values."""
+    if "isotropic_singular_values" not in reading.dataset:
+        return None
+    return _mean_share(np.asarray(reading.dataset["isotropic_singular_values"].values, dtype=np.float64)[None] ** 2)
+
+
+def _spectrum_curve(name: str, share: tuple[float, ...], style: Style) -> Curve:
+    """A spectrum at directions evenly spread over its logarithmic axis; nothing is drawn where a share vanishes."""
+    size = max(place + 1 for place, value in enumerate(share) if math.isfinite(value))
+    picked = np.unique(np.round(np.geomspace(1, size, SPECTRUM_POINTS)).astype(int)) - 1
+    y = tuple(share[place] if share[place] > 1e-12 else math.nan for place in picked)
+    return Curve(name, tuple((picked + 1.0).tolist()), y, style=style)
+
+
+def _largest_shares(reading: Reading, preparation: str) -> str:
+    """What the first direction carries at the first and last layer, in words."""
+    parts = []
+    for condition in reading.conditions:
+        shares = []
+        for layer in (reading.layers[0], reading.layers[-1]):
+            values = reading.values(
+                "singular_values", "component", condition=condition, layer=layer, spectrum_preparation=preparation
+            )
+            share = None if values is None else _mean_share(values**2)
+            shares += [] if share is None else [f"{share[0]:.2g} at the {layer_words(layer)}"]
+        if shares:
+            parts.append(f"{reading.label(condition)}, " + ", ".join(dict.fromkeys(shares)))
+    return f"The first direction of {preparation_words(preparation)} carries: {'; '.join(parts)}."
 
 
 def _tokens(reading: Reading, coordinate: str) -> str:
@@ -269,10 +295,12 @@ def _spread_out(layers: tuple[int, ...], count: int) -> tuple[int, ...]:
 
 
 def _declared_threshold(reading: Reading) -> float:
-    """The threshold of the declared grouping, from the words that describe it; NaN where they name none."""
-    grouping = reading.attribute("clustering_order_parameter", "grouping")
-    within = re.search(r"within ([0-9.]+)", grouping)
-    return float(within.group(1)) if within else math.nan
+    """The threshold of the declared grouping where it is an angle, as the axis of the sweep is; NaN otherwise."""
+    for name in ("clustering_order_parameter", "cluster_count"):
+        declared = reading.dataset[name].attrs if name in reading.dataset else {}
+        if "within" in declared and str(declared.get("distance", "")).startswith("angular"):
+            return float(declared["within"])
+    return math.nan
 
 
 def _shifts(reading: Reading, tokens: str, preparations: tuple[str, ...]) -> str:
@@ -295,8 +323,7 @@ def _shifts(reading: Reading, tokens: str, preparations: tuple[str, ...]) -> str
                 median = centers[int(np.searchsorted(np.cumsum(share), 0.5).clip(0, len(centers) - 1))]
                 places.append(f"{median:.2f}")
         if len(places) == 2:
-            parts.append(
-                f"{reading.label(condition)}: half of the pairs lie below {places[0]} at the embedding, {places[1]} "
-                "at the last layer"
-            )
-    return "; ".join(parts) + "."
+            where = [f"the {layer_words(layer)}" for layer in (reading.layers[0], reading.layers[-1])]
+            said = (f"{place} at {at}" for place, at in zip(places, where, strict=True))
+            parts.append(f"{reading.label(condition)}: half of the pairs lie below " + ", ".join(dict.fromkeys(said)))
+    return "; ".join(parts) + "." if parts else ""

@@ -17,7 +17,8 @@ from armillary.errors import ArgumentError
 __all__ = ["Axis", "Control", "Curve", "Drawing", "Panel", "Rule", "Style", "View"]
 
 SHORTEST_ALT = 40
-BAND_SHARE = 0.3  # of the values' range: how far an interval may widen an axis
+HEAD_ROOM = 0.14  # of the range: what the name of a rule near an end needs beyond it
+INTERVAL_SHARE = 0.3  # of the values' range: how far an interval may widen an axis
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class Curve:
         low: lower interval ends, as long as `y`, or empty.
         high: upper interval ends, as long as `y`, or empty.
         style: how it looks.
-        shape: "line", "dots" (interval as a bar; horizontal where the y axis has names) or "steps".
+        shape: "line", "dots" (interval as a bar; horizontal where the y axis has names), "steps", or "mark": open
+            markers without a line, named like the curve whose reference they are and not listed in a legend.
     """
 
     name: str
@@ -57,7 +59,7 @@ class Curve:
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
     style: Style = field(default_factory=Style)
-    shape: Literal["line", "dots", "steps"] = "line"
+    shape: Literal["line", "dots", "steps", "mark"] = "line"
 
     def __post_init__(self) -> None:
         lengths = {len(self.x), len(self.y)} | ({len(self.low), len(self.high)} if self.low or self.high else set())
@@ -120,8 +122,8 @@ class Panel:
     def reach(self) -> tuple[float, float] | None:
         """Limits of the y axis: as declared, or so that all values and all but outsized intervals are inside.
 
-        The values of all curves and the rules span a range; intervals widen it by at most `BAND_SHARE` of it at each
-        end, so that one unbounded interval does not flatten every curve.
+        The values of all curves and the rules span a range; intervals widen it by at most `INTERVAL_SHARE` of it at
+        each end, so that one unbounded interval does not flatten every curve.
         """
         if self.y.limits is not None or self.y.scale == "names":
             return self.y.limits
@@ -137,11 +139,25 @@ class Panel:
         low, high = min(inside), max(inside)
         room = (high - low) or 0.1 * (abs(high) or 1.0)
         ends = places(v for c in self.curves for v in (*c.low, *c.high))
-        low = min([low, *(max(end, low - BAND_SHARE * room) for end in ends)])
-        high = max([high, *(min(end, high + BAND_SHARE * room) for end in ends)])
-        margin = 0.05 * ((high - low) or room)
-        limits = (low - margin, high + margin)
+        low = min([low, *(max(end, low - INTERVAL_SHARE * room) for end in ends)])
+        high = max([high, *(min(end, high + INTERVAL_SHARE * room) for end in ends)])
+        size = (high - low) or room
+        rules = places(r.y for r in self.rules if r.y is not None)
+        top, bottom = (any(abs(place - end) < HEAD_ROOM * size for place in rules) for end in (high, low))
+        limits = (low - (HEAD_ROOM if bottom else 0.05) * size, high + (HEAD_ROOM if top else 0.05) * size)
         return (10.0 ** limits[0], 10.0 ** limits[1]) if logarithmic else limits
+
+    def named_above(self, rule: Rule) -> bool:
+        """Whether the name of a horizontal rule stands above its line: not for one at the bottom or under another."""
+        reach, inside = self.reach, [r.y for r in self.rules if r.y is not None]
+        if rule.y is None or reach is None:
+            return True
+        low, high = reach
+        if self.y.scale == "log" and rule.y > 0:
+            share = math.log(rule.y / low) / math.log(high / low)
+        else:
+            share = (rule.y - low) / (high - low)
+        return share > 0.25 and rule.y == max(inside)
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,9 @@ def _panel(axes: Any, panel: Panel) -> None:
     for curve in panel.curves:
         if curve.shape == "dots":
             _dots(axes, curve)
+        elif curve.shape == "mark":
+            look = {"ls": "", "marker": MARKERS[curve.style.marker] or "o", "ms": 4.2, "mfc": "white", "mew": 1.0}
+            axes.plot(curve.x, curve.y, color=curve.style.color, **look)
         elif curve.shape == "steps":
             axes.step(
                 curve.x,
@@ -153,8 +156,8 @@ def _panel(axes: Any, panel: Panel) -> None:
             )
         else:
             _line(axes, curve)
-    for place, rule in enumerate(panel.rules):
-        _rule(axes, rule.name, rule.x, rule.y, side="top" if place % 2 else "bottom")
+    for rule in panel.rules:
+        _rule(axes, rule.name, rule.x, rule.y, side="bottom" if panel.named_above(rule) else "top")
     _axis(axes, panel.x, "x", panel.x.limits)
     _axis(axes, panel.y, "y", panel.reach)
 

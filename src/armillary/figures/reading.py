@@ -8,40 +8,31 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from armillary.errors import ArgumentError, UnsoundError
+from armillary.estimates import UNPAIRED_TOKENS, intervals
 from armillary.figures.drawing import Axis, Curve, Style
 from armillary.figures.palette import condition_label, condition_style
+from armillary.figures.terms import measurement_name
 
 if TYPE_CHECKING:
     from armillary.record import Record
 
-__all__ = ["Band", "Reading", "found"]
+__all__ = ["DEFAULT_TOKENS", "Numbers", "Profile", "Reading", "curve_of"]
 
 Numbers = NDArray[np.float64]
 
 DEFAULT_TOKENS = "without_first"
-
-
-def found(tree: Any, name: str, otherwise: Any = None) -> Any:
-    """The value under `name` in nested mappings, the one nearest the top; `otherwise` if there is none."""
-    level = [tree]
-    while level:
-        for node in level:
-            if isinstance(node, Mapping) and name in node:
-                return node[name]
-        level = [child for node in level if isinstance(node, Mapping) for child in node.values()]
-    return otherwise
+GROUPED = ("clustering_order_parameter", "cluster_count")
 
 
 @dataclass(frozen=True)
-class Band:
+class Profile:
     """Values with intervals along one labeled axis; NaN where undefined."""
 
     x: tuple[float | str, ...]
@@ -59,21 +50,28 @@ class Band:
 
 
 class Reading:
-    """A record as a figure sees it: conditions, layers, and bands of any stored variable.
+    """A record as a figure sees it: conditions, layers, and profiles of any stored variable.
 
     Args:
         record: an opened record; only its dataset, study, provenance and hash are read.
+
+    Raises:
+        ArgumentError: its study lacks the level, resamples or seed of the intervals.
     """
 
     def __init__(self, record: Record) -> None:
         self.dataset = record.dataset
         self.study = record.study
         self.provenance = record.provenance
-        self.level = float(found(self.study, "level", 0.95))
-        self.resamples = int(found(self.study, "resamples", 2000))
-        self.seed = int(found(self.study, "seed", 0))
+        missing = [key for key in ("level", "resamples", "seed") if key not in self.study]
+        if missing:
+            raise ArgumentError(
+                f"Argument `record` must have a study with level, resamples and seed, but its study has no "
+                f"{' and no '.join(missing)}, so no interval can be computed. Name a record that `armillary lab` wrote."
+            )
+        self.level, self.resamples, self.seed = (self.study[key] for key in ("level", "resamples", "seed"))
         self.digest = str(getattr(record, "measurements_hash", "not recorded"))
-        self._bands: dict[tuple[Any, ...], Band | None] = {}
+        self._profiles: dict[tuple[Any, ...], Profile | None] = {}
 
     @classmethod
     def of(cls, source: Record | Reading) -> Reading:
@@ -115,9 +113,13 @@ class Reading:
 
     @property
     def grouping(self) -> str:
-        """The declared grouping in words, its threshold to four digits."""
-        words = self.attribute("clustering_order_parameter", "grouping", "as declared in the study")
-        return re.sub(r"\d+\.\d{4,}", lambda number: f"{float(number.group()):.4g}", words)
+        """The declared grouping in words; empty where the record has none."""
+        return next((words for name in GROUPED if (words := self.attribute(name, "grouping"))), "")
+
+    @property
+    def mapped_condition(self) -> str:
+        """The condition whose states the statement mapped, in words."""
+        return self.label(self.attribute("statement_value", "condition") or self.conditions[0])
 
     def measured(self, variable: str, tap: str, tokens: str, preparation: str) -> bool:
         """Whether the record says that a combination was asked for; a missing number there is undefined."""
@@ -130,6 +132,16 @@ class Reading:
                 is not None
             )
         return [tap, tokens, preparation] in (json.loads(asked) if isinstance(asked, str) else asked)
+
+    def chosen(self, *wanted: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+        """As many measurements as wanted: those of them that the record has, then its own in the study's order.
+
+        Args:
+            wanted: (measurement, preparation) each, at the stream after the block without the first token.
+        """
+        own = (measurement_name(str(text)) for text in self.study.get("measurements", ()))
+        has = [one for one in dict.fromkeys((*wanted, *own)) if self.measured(one[0], "block", DEFAULT_TOKENS, one[1])]
+        return tuple(has[: len(wanted)])
 
     def values(self, variable: str, along: str | None = "layer", **labels: Any) -> Numbers | None:
         """Stored values [document, along] (or [document]) at the given labels; None where the record has none.
@@ -152,40 +164,67 @@ class Reading:
             return None
         return np.asarray(array.transpose(*kept).values, dtype=np.float64)
 
-    def band(self, variable: str, along: str = "layer", **labels: Any) -> Band | None:
+    def profile(self, variable: str, along: str = "layer", **labels: Any) -> Profile | None:
         """Value and interval along an axis; None where the record has nothing defined there."""
         key = (variable, along, *sorted(labels.items()))
-        if key not in self._bands:
+        if key not in self._profiles:
             together = (
                 labels if labels.get("condition") not in self.conditions else {**labels, "condition": self.conditions}
             )
             self._read(variable, along, together)
-        return self._bands.get(key)
+        return self._profiles.get(key)
 
-    def contrast(self, variable: str, first: str, second: str, along: str = "layer", **labels: Any) -> Band | None:
+    def contrast(self, variable: str, first: str, second: str, along: str = "layer", **labels: Any) -> Profile | None:
         """Paired difference, condition `first` minus condition `second`, document by document, along an axis."""
+        if labels.get("tokens") in UNPAIRED_TOKENS:
+            raise UnsoundError(
+                f"Argument `tokens` must be a set that is the same in both conditions, but {labels['tokens']!r} is "
+                "chosen anew in every state. Use 'without_first' or 'all'."
+            )
         key = (variable, first, second, along, *sorted(labels.items()))
-        if key not in self._bands:
+        if key not in self._profiles:
             one = self.values(variable, along, condition=first, **labels)
             other = self.values(variable, along, condition=second, **labels)
             if one is None or other is None:
-                self._bands[key] = None
+                self._profiles[key] = None
             else:
-                self._bands[key] = self.summary(one - other, self._positions(along))
-        return self._bands[key]
+                self._profiles[key] = self.summary(one - other, self._positions(along))
+        return self._profiles[key]
 
     def one(self, variable: str, **labels: Any) -> tuple[float, float, float, int]:
         """Value, low, high and number of documents of a variable that has only documents left."""
         values = self.values(variable, None, **labels)
         if values is None:
             return math.nan, math.nan, math.nan, 0
-        band = self.summary(values[:, None], (0,))
-        return (math.nan, math.nan, math.nan, 0) if band is None else band.at(0)
+        profile = self.summary(values[:, None], (0,))
+        return (math.nan, math.nan, math.nan, 0) if profile is None else profile.at(0)
 
-    def summary(self, values: Numbers, x: tuple[float | str, ...]) -> Band | None:
-        """A band of values [document, x]; None where nothing is defined. One document leaves the interval undefined."""
-        from armillary.estimates import intervals
+    def isotropic(self, measurement: str, preparation: str) -> float:
+        """What a cloud of independent uniform directions of the same size gives (first token left out); NaN if unknown.
 
+        Args:
+            measurement: name of the variable.
+            preparation: ordered steps.
+        """
+        for place, text in enumerate(self.options("isotropic_measurement")):
+            if measurement_name(text) == (measurement, preparation):
+                return float(self.dataset["isotropic_value"].values[place])
+        return self._reference("reference_isotropic", preparation) if measurement == "participation_rank" else math.nan
+
+    def ceiling(self, preparation: str) -> float:
+        """The largest value any rank can take (first token left out); NaN if unknown."""
+        return self._reference("reference_ceiling", preparation)
+
+    def _reference(self, variable: str, preparation: str) -> float:
+        if variable not in self.dataset:
+            return math.nan
+        array = self.dataset[variable]
+        where = {"tokens": DEFAULT_TOKENS, "preparation": preparation}
+        known = all(label in array[name].values for name, label in where.items() if name in array.coords)
+        return float(array.sel(where)) if known else math.nan
+
+    def summary(self, values: Numbers, x: tuple[float | str, ...]) -> Profile | None:
+        """Values [document, x] with intervals, undefined for one document; None where nothing is defined."""
         defined = np.isfinite(values).any(axis=0)
         if not defined.any():
             return None
@@ -196,11 +235,11 @@ class Reading:
         else:
             result = intervals(values[:, defined], level=self.level, resamples=self.resamples, seed=self.seed)
             value[defined], low[defined], high[defined] = result.value, result.low, result.high
-        return Band(x, value, low, high, members)
+        return Profile(x, value, low, high, members)
 
     def curve(self, name: str, style: Style, variable: str, along: str = "layer", **labels: Any) -> Curve | None:
-        """A band as a line; None where there is nothing to draw."""
-        return curve_of(self.band(variable, along, **labels), name, style)
+        """A profile as a line; None where there is nothing to draw."""
+        return curve_of(self.profile(variable, along, **labels), name, style)
 
     def by_condition(self, variable: str, along: str = "layer", **labels: Any) -> tuple[Curve, ...]:
         """One line for each condition that has the variable at these labels."""
@@ -222,7 +261,7 @@ class Reading:
         return Axis("layer", ticks=tuple((float(layer), names.get(layer, str(layer))) for layer in shown))
 
     def _read(self, variable: str, along: str, labels: dict[str, Any]) -> None:
-        """Read a band; where `labels` names several conditions, all of them with one call for their intervals."""
+        """Read a profile; where `labels` names several conditions, all of them with one call for their intervals."""
         several = labels.get("condition")
         conditions = several if isinstance(several, tuple) else (several,)
         x = self._positions(along)
@@ -237,9 +276,11 @@ class Reading:
             part = slice(place * len(x), (place + 1) * len(x))
             key = (variable, along, *sorted({**labels, **({} if name is None else {"condition": name})}.items()))
             if whole is None or not whole.members[part].any():
-                self._bands[key] = None
+                self._profiles[key] = None
             else:
-                self._bands[key] = Band(x, whole.value[part], whole.low[part], whole.high[part], whole.members[part])
+                self._profiles[key] = Profile(
+                    x, whole.value[part], whole.low[part], whole.high[part], whole.members[part]
+                )
 
     def _positions(self, along: str) -> tuple[float | str, ...]:
         if along not in self.dataset.coords:
@@ -249,8 +290,9 @@ class Reading:
         )
 
 
-def curve_of(band: Band | None, name: str, style: Style) -> Curve | None:
-    """A band as a line, or None."""
-    if band is None:
+def curve_of(profile: Profile | None, name: str, style: Style) -> Curve | None:
+    """A profile as a line, or None."""
+    if profile is None:
         return None
-    return Curve(name, band.x, tuple(band.value.tolist()), tuple(band.low.tolist()), tuple(band.high.tolist()), style)
+    value, low, high = (tuple(ends.tolist()) for ends in (profile.value, profile.low, profile.high))
+    return Curve(name, profile.x, value, low, high, style)

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import re
-
-from armillary.figures.depth import told
-from armillary.figures.distributions import layer_words
+from armillary.figures.described import told
 from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, View
 from armillary.figures.palette import SERIES
 from armillary.figures.reading import Reading
 from armillary.figures.registry import figure
-from armillary.figures.terms import measurement_words, preparation_words
+from armillary.figures.terms import layer_words, measurement_name, measurement_words, preparation_words
 
 __all__ = ["change_of_basis"]
 
 UNTOUCHED = "none"
 MOST = 8  # panels
 MAIN = (
-    "mean_overlap | normalize",
-    "squared_mean_direction | normalize",
-    "clustering_order_parameter | center, normalize",
-    "participation_rank | normalize",
-    "participation_rank | center, normalize",
-    "algebraic_rank | normalize",
+    ("mean_overlap", "normalize"),
+    ("squared_mean_direction", "normalize"),
+    ("clustering_order_parameter", "center, normalize"),
+    ("participation_rank", "normalize"),
+    ("participation_rank", "center, normalize"),
+    ("algebraic_rank", "normalize"),
 )
 
 
@@ -40,9 +37,11 @@ def change_of_basis(reading: Reading) -> Drawing | None:
     return Drawing(
         "change_of_basis",
         "Reported numbers under a change of basis",
-        "The stored states of the trained stream, mapped and measured again; bars are document-bootstrap intervals. "
-        "What does not move under the orthogonal map but moves under the other two depends on the metric, and the "
-        "gain of the next norm is a metric the architecture itself admits.",
+        f"The states of one condition ({reading.mapped_condition}), mapped and measured again. Bars are "
+        "document-bootstrap intervals; they say how large a number is over documents like these, while the paired "
+        "differences in the table say what a map changed. What stays under the orthogonal map and moves under the "
+        "other two depends on the metric, and the gain of the next norm is a metric that the architecture itself "
+        "admits.",
         told(f"Numbers before and after a change of basis, at {start}", views[options.index(start)].panels),
         views,
         (Control("layer", options, "slider" if len(options) > 6 else "choice", start),),
@@ -55,7 +54,7 @@ def _shown(names: tuple[str, ...]) -> tuple[str, ...]:
     """All of a few measurements, or of many the ones a reader meets first."""
     if len(names) <= MOST:
         return names
-    main = tuple(name for wanted in MAIN for name in names if re.sub(r"\(.*?\) \|", " |", name) == wanted)
+    main = tuple(name for wanted in MAIN for name in names if measurement_name(name) == wanted)
     return main or names[:MOST]
 
 
@@ -66,13 +65,13 @@ def _panels(reading: Reading, layer: int) -> tuple[Panel, ...]:
         curves = []
         for transformation, style in zip(transformations, SERIES, strict=False):
             where = {"transformation": transformation, "statement_layer": layer}
-            band = reading.band("statement_value", "statement_measurement", **where)
-            value, low, high, members = (0.0, 0.0, 0.0, 0) if band is None else band.at(name)
+            profile = reading.profile("statement_value", "statement_measurement", **where)
+            value, low, high, members = (0.0, 0.0, 0.0, 0) if profile is None else profile.at(name)
             if members:
                 words = "unmapped" if transformation == UNTOUCHED else transformation
                 curves.append(Curve(words, (value,), (words,), (low,), (high,), style, "dots"))
         if curves:
-            measurement, _, preparation = name.partition(" | ")
+            measurement, preparation = measurement_name(name)
             note = preparation_words(preparation) if preparation else ""
             panels.append(Panel(measurement_words(measurement), Axis(""), Axis("", "names"), tuple(curves), note=note))
     return tuple(panels)

@@ -8,10 +8,14 @@ __all__ = [
     "RANKS",
     "TAPS",
     "TOKENS",
+    "isotropic_words",
+    "layer_words",
+    "measurement_name",
     "measurement_words",
     "preparation_words",
-    "tap_words",
 ]
+
+NEAR_ZERO = 1e-3
 
 MEASUREMENTS = {
     "mean_overlap": "mean overlap",
@@ -32,7 +36,7 @@ MEASUREMENTS = {
     "stream_norm_first": "norm of the first token",
     "massive_tokens": "massive tokens",
     "zero_rows": "zero rows",
-    "loss": "held-out loss",
+    "loss": "loss on these documents",
 }
 
 RANKS = (
@@ -60,11 +64,27 @@ TOKENS = {
 }
 
 TAPS = {
-    "block": "after the block",
-    "mid": "after attention",
-    "block_read": "after the block, as read by the next sublayer",
-    "mid_read": "after attention, as read by the MLP",
+    "block": "residual, after the block",
+    "block_read": "as the next sublayer reads it",
+    "mid": "residual, after attention",
+    "mid_read": "as the MLP reads it",
 }
+
+
+def isotropic_words(value: float) -> str:
+    """The value of an isotropic cloud to three digits; one that only a few random clouds keep from zero is about 0."""
+    return "about 0" if abs(value) < NEAR_ZERO else f"{value:.3g}".replace("-", "−")
+
+
+def layer_words(layer: int) -> str:
+    """A layer in words: "embedding" or "block 5"."""
+    return "embedding" if layer == 0 else f"block {layer}"
+
+
+def measurement_name(text: str) -> tuple[str, str]:
+    """Name and preparation of a measurement as the study writes it: "cluster_count(...) | center, normalize"."""
+    name, _, preparation = text.rpartition(" | ") if " | " in text else (text, "", "")
+    return name.partition("(")[0], preparation
 
 
 def measurement_words(name: str) -> str:
@@ -76,12 +96,3 @@ def measurement_words(name: str) -> str:
 def preparation_words(steps: str) -> str:
     """A preparation in words; an unknown one keeps its steps."""
     return PREPARATIONS.get(steps, f"rows prepared: {steps}")
-
-
-def tap_words(tap: str, layer: int, layers: int) -> str:
-    """What a tap at a layer is called: "embedding", "block", "mid", "final" ..."""
-    if layer == 0 and tap in ("block", "block_read"):
-        return "embedding" if tap == "block" else "embedding_read"
-    if tap == "block_read" and layer == layers:
-        return "final"
-    return tap

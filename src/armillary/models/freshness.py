@@ -16,13 +16,26 @@ __all__ = ["fresh_model", "freshness"]
 
 
 def fresh_model(trained: Any, *, spread: float, seed: int) -> Any:
-    """A new model from a copy of the configuration; torch's global random state is as before afterwards."""
+    """A new model from a copy of the configuration; torch's global random state is as before afterwards.
+
+    Args:
+        trained: The model whose configuration, dtype, device and attention are taken.
+        spread: Standard deviation of the matrices, as the family's own rule uses it.
+        seed: Of the draw, which happens on the CPU.
+
+    Returns:
+        The fresh model in evaluation mode.
+
+    Raises:
+        UnsupportedModelError: The configuration has no place for a spread.
+    """
     from transformers import AutoModelForCausalLM
 
     config = copy.deepcopy(trained.config)
     if not hasattr(config, "initializer_range"):
         raise UnsupportedModelError(
-            f"{type(config).__name__} has no `initializer_range`, so a fresh model cannot be given a spread."
+            "Argument `decoder` must have a configuration with an `initializer_range` to be drawn afresh, but "
+            f"{type(config).__name__} has none. Leave out the initial conditions."
         )
     config.initializer_range = spread
     if hasattr(config, "quantization_config"):
@@ -40,28 +53,50 @@ def fresh_model(trained: Any, *, spread: float, seed: int) -> Any:
 
 
 def freshness(trained: Any, fresh: Any, *, spread: float, layers: int, origin: str) -> ConditionProof:
-    """Proves that nothing of the trained weights is left; raises CheckMissed naming what is."""
+    """The proof that nothing of the trained weights is left.
+
+    Args:
+        trained: The model that was loaded.
+        fresh: The one drawn anew.
+        spread: The spread asked for.
+        layers: Number of blocks.
+        origin: What the fresh model is called in the proof.
+
+    Returns:
+        What changed, what is constant in both, the measured spreads, and a sentence.
+
+    Raises:
+        CheckMissed: A tensor is still the trained one, a tie is lost, or the spread did not arrive.
+    """
     old, new = tensors_of(trained), tensors_of(fresh)
     unlike = sorted(old.keys() ^ new.keys()) or [name for name in old if _form(old[name]) != _form(new[name])]
     if type(trained) is not type(fresh) or unlike:
         raise CheckMissed(
             "The initial model must have the tensors of the trained one, but "
-            f"{listed(unlike) or type(fresh).__name__} differ in name, shape, dtype or device."
+            f"{listed(unlike) or type(fresh).__name__} differ in name, shape, dtype or device. "
+            "Bring the whole decoder to one dtype and device, or leave out the initial conditions."
         )
     ties = _ties(trained)
     if ties != _ties(fresh):
-        raise CheckMissed(f"Tied weights must stay tied, but {ties or 'none'} became {_ties(fresh) or 'none'}.")
+        raise CheckMissed(
+            f"Tied weights must stay tied, but {_joined(ties)} became {_joined(_ties(fresh))}. Set "
+            "`tie_word_embeddings` in the decoder's configuration to what its weights are."
+        )
     parameters = dict(fresh.named_parameters(remove_duplicate=False))
     equal = [name for name in old if torch.equal(old[name], new[name])]
     constants = tuple(name for name in equal if name in parameters and _constant(new[name]))
     stale = [name for name in equal if name in parameters and name not in constants]
     stale += [name for name in parameters if name not in equal and _shares_a_row(old[name], new[name])]
     if stale:
-        raise CheckMissed(f"No tensor may still be the trained one, but {listed(stale)} are, in whole or in part.")
+        raise CheckMissed(
+            f"No tensor may still be the trained one, but {listed(stale)} are, in whole or in part. Give another seed: "
+            "the decoder at hand may itself have been drawn from this one."
+        )
     moved = [name for name in old if name not in parameters and name not in equal]
     if moved:
         raise CheckMissed(
-            f"Buffers must follow from the configuration, but {listed(moved)} differ from a fresh model's."
+            f"Buffers must follow from the configuration, but {listed(moved)} differ from a fresh model's. Reload the "
+            "decoder: they were changed after it was loaded."
         )
     changed = tuple(name for name in old if name not in equal)
     spreads, words = _spreads(fresh, spread, layers)
@@ -99,6 +134,10 @@ def _ties(model: nn.Module) -> list[tuple[str, ...]]:
     return sorted(tuple(group) for group in groups.values() if len(group) > 1)
 
 
+def _joined(ties: list[tuple[str, ...]]) -> str:
+    return "; ".join(" = ".join(group) for group in ties) or "none"
+
+
 def _spreads(fresh: Any, spread: float, layers: int) -> tuple[dict[str, float], str]:
     """Root mean square of the matrices by kind (block numbers replaced by *), and how they sit beside the recipe.
 
@@ -121,8 +160,8 @@ def _spreads(fresh: Any, spread: float, layers: int) -> tuple[dict[str, float], 
     embedding = next(name for name, value in fresh.named_parameters() if value is fresh.get_input_embeddings().weight)
     if embedding not in plain:
         raise CheckMissed(
-            f"The embedding's spread must be the recipe's {spread:g}, but it is {measured[embedding]:g}: "
-            "this family does not draw its weights with `initializer_range`."
+            f"The embedding's spread must be the recipe's {spread:g}, but it is {measured[embedding]:g}: this family "
+            "does not draw its weights with `initializer_range`. Leave out the initial conditions."
         )
     low, high = min(measured[kind] for kind in plain), max(measured[kind] for kind in plain)
     words = f"measured spread {low:.6g} to {high:.6g} beside the recipe's {spread:.6g}"

@@ -15,8 +15,18 @@ from torch import Tensor, nn
 
 from armillary.errors import CheckMissed
 
-__all__ = ["ConditionProof", "differing", "evaluation", "fingerprints", "kind_of", "kinds", "listed", "manner",
-           "require_same", "tensors_of"]
+__all__ = [
+    "ConditionProof",
+    "differing",
+    "evaluation",
+    "fingerprints",
+    "kind_of",
+    "kinds",
+    "listed",
+    "manner",
+    "require_same",
+    "tensors_of",
+]
 
 
 @dataclass(frozen=True)
@@ -24,11 +34,11 @@ class ConditionProof:
     """What a condition changed, found by comparing every parameter and every buffer.
 
     Attributes:
-        changed: names of the tensors that differ from the trained ones.
-        unchanged: how many tensors do not.
-        spreads: root mean square of freshly drawn matrices by kind, and under "recipe" the number asked for.
-        sentence: the proof in words.
-        constants: tensors equal in both recipes since both make them constant (norm gains, zero biases).
+        changed: Names of the tensors that differ from the trained ones.
+        unchanged: How many tensors do not.
+        spreads: Root mean square of freshly drawn matrices by kind, and under "recipe" the number asked for.
+        sentence: The proof in words.
+        constants: Tensors equal in both recipes since both make them constant (norm gains, zero biases).
     """
 
     changed: tuple[str, ...]
@@ -45,7 +55,7 @@ def fingerprints(model: nn.Module) -> dict[str, bytes]:
     Any change within one word shows, and so does any exchange of unlike rows, at the price of reading the weights once.
 
     Args:
-        model: any module.
+        model: Any module.
 
     Returns:
         Name -> digest.
@@ -77,6 +87,7 @@ def _digest(tensor: Tensor) -> bytes:
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter and buffer by name; a tied tensor stands under each of its names."""
     return dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
 
 
@@ -93,25 +104,44 @@ def evaluation(model: nn.Module) -> Iterator[None]:
 
 
 def manner(model: Any) -> str:
-    """How a model computes, in words: nothing of this may differ between conditions."""
-    modes = {module.training for module in model.modules()}
-    if modes != {False}:
-        raise CheckMissed("A condition must be measured in evaluation mode, but some modules are in training mode.")
+    """How a model computes, in words: nothing of this may differ between conditions.
+
+    Raises:
+        CheckMissed: A module is in training mode, where dropout would change the numbers from pass to pass.
+    """
+    training = [name or "the whole model" for name, module in model.named_modules() if module.training]
+    if training:
+        raise CheckMissed(
+            f"Every module must be in evaluation mode while it is measured, but {listed(training)} is in training "
+            "mode. Call `.eval()` on the model, and let no other code switch it back."
+        )
     dtype = str(model.dtype).removeprefix("torch.")
     return f"evaluation mode, {dtype}, attention by {model.config._attn_implementation}, on {model.device}"
 
 
-def require_same(before: dict[str, bytes], model: nn.Module, when: str) -> None:
+def require_same(before: Mapping[str, bytes], model: nn.Module, when: str) -> None:
+    """Raises CheckMissed if a tensor is not what it was.
+
+    Args:
+        before: Fingerprints from before.
+        model: The model now.
+        when: Between then and now, in words.
+    """
     changed = differing(before, fingerprints(model))
     if changed:
-        raise CheckMissed(f"Weights must be the same as before, but {when} {listed(changed)} differ.")
+        raise CheckMissed(
+            f"Weights must be the same as before, but {when} {listed(changed)} differ. "
+            "Reload the decoder, and let no other code change it while it is measured."
+        )
 
 
-def differing(before: dict[str, bytes], after: dict[str, bytes]) -> tuple[str, ...]:
+def differing(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Sorted names of the tensors whose fingerprints differ, or that only one side has."""
     return tuple(name for name in sorted({*before, *after}) if before.get(name) != after.get(name))
 
 
 def listed(names: Iterable[str], most: int = 3) -> str:
+    """Names in a row, the first `most` of them spelled out and the others counted."""
     names = tuple(names)
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
@@ -123,6 +153,7 @@ def kind_of(name: str) -> str:
 
 
 def kinds(names: Iterable[str]) -> str:
+    """Names by kind, each with its count: "model.layers.*.mlp.down_proj.weight (30)"."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(kind_of(name), []).append(name)

@@ -1,10 +1,10 @@
-"""A component removed for the length of a block: zeros where it is written into the stream, proved and taken back."""
+"""A component removed: zeros where it is written into the stream, the proof of it, and every weight put back."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,38 +17,92 @@ from armillary.models.proofs import ConditionProof, differing, fingerprints, kin
 __all__ = ["Cut", "cuts_of", "removed"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cut:
-    """A tensor by name, where it hangs, and which part of it is set to zero."""
+    """A tensor that a removal touches, and which part of it becomes zero.
+
+    Attributes:
+        module: Where the tensor hangs.
+        attribute: Under which name there.
+        name: Its name in the whole model.
+        tensor: The tensor itself.
+        where: The part that becomes zero; all of it unless said otherwise.
+    """
 
     module: nn.Module
     attribute: str
     name: str
     tensor: Tensor
-    where: tuple[slice, ...] = field(default=(slice(None),))
+    where: tuple[slice, ...] = (slice(None),)
 
 
-def cuts_of(ablated: Ablated, decoder: Decoder) -> list[Cut]:
-    """What an ablation sets to zero in this decoder."""
-    if ablated.part == "positions":
+@contextmanager
+def removed(model: Any, cuts: Sequence[Cut], *, name: str, label: str) -> Iterator[ConditionProof]:
+    """Sets every cut to zero for the length of a `with` block and puts the weights back, whatever ends the block.
+
+    Args:
+        model: The model that the cuts belong to, in evaluation mode.
+        cuts: What becomes zero.
+        name: Of the condition, for messages.
+        label: Of the condition, for the proof in words.
+
+    Yields:
+        The proof that exactly the cuts changed.
+
+    Raises:
+        CheckMissed: Another tensor changed, nothing changed, the part came back before the end, or the weights
+            afterwards are not those before.
+    """
+    before = fingerprints(model)
+    saved = [cut.tensor.detach().clone() for cut in cuts]
+    try:
+        _set_to_zero(cuts)
+        changed = _require_only_cuts(model, before, cuts, saved, name)
+        yield _proof(model, cuts, saved, changed, len(before), label)
+        _require_still_zero(cuts, name)
+    finally:
+        _put_back(cuts, saved)
+    require_same(before, model, f"after {name}")
+
+
+def cuts_of(
+    decoder: Decoder, part: str, *, layers: Sequence[int] | None = None, head: int | None = None
+) -> tuple[Cut, ...]:
+    """What has to be zero for a part of this decoder to be gone.
+
+    Args:
+        decoder: The decoder.
+        part: "attention", "mlp", "positions" or "head".
+        layers: Blocks from 1; None means all.
+        head: For part "head": which, from 0.
+
+    Returns:
+        Weight and bias of each output projection; for one head its columns of the weight; for positions the rotary
+        frequencies or the learned vectors.
+
+    Raises:
+        ArgumentError: The decoder has no such block or head.
+        UnsupportedModelError: The decoder has no such part, or not in a place where it can be cut.
+    """
+    if part == "positions":
         return _position_cuts(decoder)
     total = decoder.facts.layers
-    layers = ablated.layers or tuple(range(1, total + 1))
-    if layers[-1] > total:
+    blocks = tuple(layers) if layers is not None else tuple(range(1, total + 1))
+    if max(blocks) > total:
         raise ArgumentError(
-            f"Argument `layers` must lie between 1 and {total}, the blocks of this decoder, but it holds {layers[-1]}. "
-            "Block l is the one whose output is layer l."
+            f"Argument `layers` must lie between 1 and {total}, the blocks of this decoder, but it holds {max(blocks)}"
+            ". Block l is the one whose output is layer l."
         )
     names = {id(module): name for name, module in decoder.model.named_modules()}
     cuts = []
-    for layer in layers:
-        projection = decoder.mlp_output(layer) if ablated.part == "mlp" else decoder.attention_output(layer)
-        where = _head_columns(projection, ablated.head, decoder) if ablated.head is not None else (slice(None),)
-        for attribute in ("weight", "bias") if ablated.head is None else ("weight",):
+    for layer in blocks:
+        projection = decoder.mlp_output(layer) if part == "mlp" else decoder.attention_output(layer)
+        where = (slice(None),) if head is None else _head_columns(projection, head, decoder)
+        for attribute in ("weight", "bias") if head is None else ("weight",):
             tensor = getattr(projection, attribute, None)
             if tensor is not None:
                 cuts.append(Cut(projection, attribute, f"{names[id(projection)]}.{attribute}", tensor, where))
-    return cuts
+    return tuple(cuts)
 
 
 def _head_columns(projection: nn.Module, head: int, decoder: Decoder) -> tuple[slice, ...]:
@@ -63,35 +117,38 @@ def _head_columns(projection: nn.Module, head: int, decoder: Decoder) -> tuple[s
     weight: Any = projection.weight
     if weight.ndim != 2 or weight.shape[axis] != facts.heads * facts.head_dim:
         raise UnsupportedModelError(
-            f"The attention's output projection must take {facts.heads} heads of {facts.head_dim}, "
-            f"but its weight has shape {tuple(weight.shape)}, so no single head can be removed."
+            f"Argument `decoder` must have an output projection that takes {facts.heads} heads of {facts.head_dim}, "
+            f"but its weight has shape {tuple(weight.shape)}. Remove the attention of the whole block instead."
         )
     return (inputs, slice(None)) if axis == 0 else (slice(None), inputs)
 
 
-def _position_cuts(decoder: Decoder) -> list[Cut]:
+def _position_cuts(decoder: Decoder) -> tuple[Cut, ...]:
     learned = decoder.family.position_embedding
     if learned is not None:
         embedding: Any = decoder.part(learned)
-        return [Cut(embedding, "weight", f"{learned}.weight", embedding.weight)]
-    cuts = [
+        return (Cut(embedding, "weight", f"{learned}.weight", embedding.weight),)
+    cuts = tuple(
         Cut(module, attribute, f"{name}.{attribute}", buffer)
         for name, module in decoder.model.named_modules()
         for attribute, buffer in module.named_buffers(recurse=False)
         if attribute in ("inv_freq", "original_inv_freq")  # the second is what a long context restores the first from
-    ]
+    )
     if not cuts:
-        raise UnsupportedModelError(f"{type(decoder.model).__name__} has no rotary frequencies to set to zero.")
+        raise UnsupportedModelError(
+            f"Argument `decoder` must have rotary frequencies for its positions to be removed, but "
+            f"{type(decoder.model).__name__} has none. Leave out this condition."
+        )
     return cuts
 
 
-def _remove(cuts: list[Cut]) -> None:
+def _set_to_zero(cuts: Sequence[Cut]) -> None:
     with torch.no_grad():
         for cut in cuts:
             cut.tensor[cut.where].zero_()
 
 
-def _restore(cuts: list[Cut], saved: list[Tensor]) -> None:
+def _put_back(cuts: Sequence[Cut], saved: Sequence[Tensor]) -> None:
     with torch.no_grad():
         for cut, value in zip(cuts, saved, strict=True):
             cut.tensor.copy_(value)
@@ -99,36 +156,54 @@ def _restore(cuts: list[Cut], saved: list[Tensor]) -> None:
                 cut.module._buffers[cut.attribute] = cut.tensor
 
 
-def _removal(
-    ablated: Ablated, model: Any, before: dict[str, bytes], cuts: list[Cut], saved: list[Tensor]
-) -> ConditionProof:
-    """Proves that exactly the named part is zero now; raises CheckMissed naming what else changed."""
+def _require_only_cuts(
+    model: Any, before: dict[str, bytes], cuts: Sequence[Cut], saved: Sequence[Tensor], condition: str
+) -> tuple[str, ...]:
+    """The names of the tensors that changed; CheckMissed, with what else did, unless exactly the cuts are zero now."""
     named = [cut.name for cut in cuts]
     changed = differing(before, fingerprints(model))
     strangers = [name for name in changed if name not in named]
     if strangers:
-        raise CheckMissed(f"{ablated.name} must change only {listed(named)}, but {listed(strangers)} changed too.")
+        raise CheckMissed(
+            f"Condition {condition} must change only {listed(named)}, but {listed(strangers)} changed too. "
+            "Reload the decoder, and keep other code from changing it while it is measured."
+        )
     if not changed:
-        raise CheckMissed(f"{ablated.name} must change the decoder, but {listed(named)} were zero before.")
+        raise CheckMissed(
+            f"Condition {condition} must change the decoder, but {listed(named)} were zero before. Leave it out: it "
+            "would measure the trained decoder twice."
+        )
     for cut, value in zip(cuts, saved, strict=True):
         expected = value.clone()
         expected[cut.where] = 0
         if not torch.equal(cut.tensor, expected):
-            raise CheckMissed(f"{ablated.name} must set only its part of {cut.name} to zero, but another part changed.")
+            raise CheckMissed(
+                f"Condition {condition} must set only its part of {cut.name} to zero, but another part changed. "
+                "Reload the decoder: other code may share the memory of this tensor."
+            )
+    return changed
+
+
+def _proof(
+    model: Any, cuts: Sequence[Cut], saved: Sequence[Tensor], changed: tuple[str, ...], tensors: int, label: str
+) -> ConditionProof:
+    named = [cut.name for cut in cuts]
     idle = len(named) - len(changed)
-    part = "" if ablated.head is None else f" in the {saved[0][cuts[0].where].numel()} entries that the head feeds"
+    cut, value = cuts[0], saved[0]
+    part = "" if cut.where == (slice(None),) else f" in the {value[cut.where].numel()} entries that the head feeds"
     sentence = (
-        f"{ablated.label}: {kinds(named)} set to zero{part}{f' ({idle} of them zero before)' if idle else ''}; "
-        f"the other {len(before) - len(named)} tensors are unchanged; {manner(model)}"
+        f"{label}: {kinds(named)} set to zero{part}{f' ({idle} of them zero before)' if idle else ''}; "
+        f"the other {tensors - len(named)} tensors are unchanged; {manner(model)}"
     )
-    return ConditionProof(changed, len(before) - len(changed), {}, sentence)
+    return ConditionProof(changed, tensors - len(changed), {}, sentence)
 
 
-def _still_removed(ablated: Ablated, cuts: list[Cut]) -> None:
+def _require_still_zero(cuts: Sequence[Cut], condition: str) -> None:
     """The part must be gone at the end too: a model may rebuild its position frequencies while it runs."""
     for cut in cuts:
         now = getattr(cut.module, cut.attribute)
         if bool(now[cut.where].any()):
             raise CheckMissed(
-                f"{ablated.name} must hold to the end of the measurement, but {cut.name} is zero no more."
+                f"Condition {condition} must hold to the end of the measurement, but {cut.name} is zero no more. "
+                "Give documents of fewer tokens if the model rebuilds it for long ones, or leave this condition out."
             )

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from armillary.figures.distributions import layer_words
-from armillary.figures.reading import Reading
-from armillary.figures.terms import MEASUREMENTS, TOKENS, measurement_words, preparation_words
-from armillary.report.markup import UNDEFINED, Markup, element, interval, join, paragraph, table
+import numpy as np
 
-__all__ = ["Change", "changes", "statement"]
+from armillary.figures.reading import Numbers, Reading
+from armillary.figures.terms import MEASUREMENTS, TOKENS, layer_words, measurement_words, preparation_words
+from armillary.report.markup import UNDEFINED, Markup, element, interval, join, listed, paragraph, table
+
+__all__ = ["Change", "changes", "floor", "statement"]
 
 UNTOUCHED, ROTATION, ALONG = "none", "orthogonal", "statement_measurement"
-ROUNDING = 1e-4
-"""Relative change below which a difference is rounding of single-precision states."""
+TINY = 1e-9  # a number below it is compared as if it were that large
+ROUNDING = 1e-6  # relative: single-precision states leave no smaller difference to speak of
+SAFETY = 10.0  # how many times what a rotation moved a number still counts as rounding
+TURNED = 1e-3  # relative: what moves more than this under a rotation depends on the coordinates
 
 Ends = tuple[float, float, float, int]
 NOTHING: Ends = (math.nan, math.nan, math.nan, 0)
@@ -22,7 +25,19 @@ NOTHING: Ends = (math.nan, math.nan, math.nan, 0)
 
 @dataclass(frozen=True)
 class Change:
-    """One number before and after one map at one layer, with the paired difference."""
+    """One number before and after one map at one layer.
+
+    Args:
+        measurement: as the study writes it.
+        transformation: the map.
+        layer: where it was applied.
+        before: value, low, high, documents.
+        after: the same after the map.
+        difference: after minus before, paired by document.
+        moved: largest |after - before| / |before| of any document; infinite where only one of them is defined, NaN
+            where neither is.
+        threshold: what counts as rounding for this number.
+    """
 
     measurement: str
     transformation: str
@@ -30,35 +45,43 @@ class Change:
     before: Ends
     after: Ends
     difference: Ends
+    moved: float
+    threshold: float
 
     @property
     def verdict(self) -> str:
-        """One of "unchanged", "changes", "not resolved" and "undefined"."""
-        value, low, high, members = self.difference
-        if not members:
+        """One of "unchanged", "changes" and "undefined": a map is fixed, so each document is a proof of its own."""
+        if math.isnan(self.moved):
             return "undefined"
-        if abs(value) <= ROUNDING * max(abs(self.before[0]), 1e-9):
-            return "unchanged"
-        return "changes" if low > 0 or high < 0 or low == high else "not resolved"
+        return "unchanged" if self.moved <= self.threshold else "changes"
 
 
 def changes(reading: Reading) -> tuple[Change, ...]:
-    """Every stored before and after, measurement by measurement, layer by layer."""
+    """Every stored before and after, layer by layer, measurement by measurement within a map."""
     if "statement_value" not in reading.dataset:
         return ()
-    found = []
+    found, names = [], reading.options(ALONG)
     for layer in (int(value) for value in reading.dataset["statement_layer"].values):
-        before = reading.values("statement_value", ALONG, transformation=UNTOUCHED, statement_layer=layer)
-        for transformation in reading.options("transformation"):
-            after = reading.values("statement_value", ALONG, transformation=transformation, statement_layer=layer)
-            if transformation != UNTOUCHED and before is not None and after is not None:
-                names = reading.options(ALONG)
-                bands = [reading.summary(values, names) for values in (before, after, after - before)]
-                found += [
-                    Change(name, transformation, layer, *(NOTHING if band is None else band.at(name) for band in bands))
-                    for name in names
-                ]
+        at = {name: _values(reading, name, layer) for name in reading.options("transformation")}
+        if UNTOUCHED not in at:
+            continue
+        before = at.pop(UNTOUCHED)
+        rotated = _moved(before, at[ROTATION]) if ROTATION in at else np.zeros(len(names))
+        threshold = np.where(rotated <= TURNED, np.maximum(ROUNDING, SAFETY * rotated), ROUNDING)
+        for transformation, after in at.items():
+            profiles = [reading.summary(values, names) for values in (before, after, after - before)]
+            moved = _moved(before, after)
+            for place, name in enumerate(names):
+                first, then, difference = (NOTHING if one is None else one.at(name) for one in profiles)
+                sizes = float(moved[place]), float(threshold[place])
+                found.append(Change(name, transformation, layer, first, then, difference, *sizes))
     return tuple(found)
+
+
+def floor(found: tuple[Change, ...]) -> float:
+    """The measured rounding: the largest move under the orthogonal map of a number that a rotation leaves alone."""
+    rotated = [change.moved for change in found if change.transformation == ROTATION and change.moved <= TURNED]
+    return max(rotated, default=math.nan)
 
 
 def statement(reading: Reading) -> Markup:
@@ -68,36 +91,87 @@ def statement(reading: Reading) -> Markup:
         return paragraph("This record holds no mapped states, so the statement was not computed.")
     first, *others = _sentences(reading, found)
     how = (
-        "Each map was applied to the real states of the trained stream and the numbers were measured again "
-        f"({_how(reading)}). The gain of the next norm can be folded into the matrices that follow it without "
-        "changing any output of the network, so the numbers that move under it are statements about a metric that "
-        "the architecture leaves open, and are to be quoted with that metric named."
+        f"Each map was applied to the states of one condition ({reading.mapped_condition}), and the numbers were "
+        f"measured again ({_how(reading)}). A map is fixed and nothing in it is random, so each document is a proof of "
+        "its own: a number counts as changed if it moved by more than rounding in any document. The interval beside a "
+        "change says how large it is over documents like these, not whether it is there."
     )
-    return join([paragraph(element("strong", first), " ", " ".join(others)), paragraph(how), _tables(reading, found)])
+    gain = (
+        "The gain of the next norm can be folded into the matrices that follow it without changing any output of the "
+        "network. A number that moves under it belongs to one of several metrics between which the architecture does "
+        "not decide, and is to be quoted with its metric."
+    )
+    return join(
+        [
+            paragraph(element("strong", first), " ", " ".join(others)),
+            paragraph(how, " ", _rounding(found)),
+            paragraph(gain),
+            _tables(reading, found),
+        ]
+    )
+
+
+def _values(reading: Reading, transformation: str, layer: int) -> Numbers:
+    """Stored numbers [document, measurement] after one map at one layer."""
+    values = reading.values("statement_value", ALONG, transformation=transformation, statement_layer=layer)
+    assert values is not None  # the labels were read from the record
+    return values
+
+
+def _moved(before: Numbers, after: Numbers) -> Numbers:
+    """For each measurement the largest relative difference of any document; NaN where no document has a number."""
+    relative = np.abs(after - before) / np.maximum(np.abs(before), TINY)
+    relative[np.isnan(before) != np.isnan(after)] = math.inf
+    defined = ~np.isnan(relative).all(axis=0)
+    moved = np.full(before.shape[1], math.nan)
+    moved[defined] = np.nanmax(relative[:, defined], axis=0)
+    return moved
 
 
 def _sentences(reading: Reading, found: tuple[Change, ...]) -> list[str]:
-    """Which numbers change, which do not, which are not resolved; what the control does; what was not tried."""
+    """Which numbers change and which do not; what the control does; what was not tried."""
     maps = [name for name in dict.fromkeys(change.transformation for change in found) if name != ROTATION]
     measurements = list(dict.fromkeys(change.measurement for change in found))
     moved = {name: _verdicts(found, name, maps) for name in measurements}
     changing = [name for name in measurements if "changes" in moved[name]]
     fixed = [name for name in measurements if moved[name] == {"unchanged"}]
-    unclear = [name for name in measurements if name not in changing and name not in fixed]
+    undefined = [name for name in measurements if name not in changing and name not in fixed]
     turning = [name for name in measurements if "changes" in _verdicts(found, name, [ROTATION])]
-    untested = _untested(reading, measurements)
+    controlled = any(change.transformation == ROTATION for change in found)
+    theorem = any(name.startswith("algebraic_rank") for name in fixed)
     sentences = (
-        ("Under a non-orthogonal change of basis these would change: {}.", _listed(changing, measurements)),
-        ("These would not: {}.", _listed(fixed, measurements)),
-        ("Not resolved on these documents: {}.", _listed(unclear, measurements)),
+        ("Under a non-orthogonal change of basis these would change: {}.", _numbers(changing, measurements)),
+        ("These did not change at these layers under these maps: {}.", _numbers(fixed, measurements)),
+        ("One map of each kind was tried; another may change what stayed{}.", _except(theorem) if fixed else ""),
+        ("Not defined in any document: {}.", _numbers(undefined, measurements)),
         (
-            "Even an orthogonal map changes {}: what a choice of coordinates enters depends on the basis altogether.",
-            _listed(turning, measurements),
+            "Even an orthogonal map changes {}: these depend on the coordinates themselves, not only on the metric.",
+            _numbers(turning, measurements),
         ),
-        ("An orthogonal map, the control, changes none of them beyond rounding.", "" if turning else "none"),
-        ("Reported here but not put to this test: {}.", ", ".join(untested)),
+        (
+            "An orthogonal map, the control, changes none of them beyond rounding.",
+            "yes" if controlled and not turning else "",
+        ),
+        ("Reported here but not put to this test: {}.", listed(_untested(reading, measurements))),
     )
     return [sentence.format(names) for sentence, names in sentences if names]
+
+
+def _except(theorem: bool) -> str:
+    words = ", except for the algebraic rank, which no invertible map changes as long as its tolerance does not decide"
+    return words if theorem else ", counts above all"
+
+
+def _rounding(found: tuple[Change, ...]) -> str:
+    """How small a difference is rounding, from what the rotation did."""
+    measured = floor(found)
+    if math.isnan(measured):
+        return f"Rounding: a relative difference of at most {ROUNDING:g}."
+    return (
+        "How much is rounding was measured: numbers that a rotation leaves alone moved under the orthogonal map by at "
+        f"most {measured:.1e} of their value in any document. Called unchanged is what moved by at most {ROUNDING:g} "
+        f"or {SAFETY:g} times its own move under that map."
+    )
 
 
 def _untested(reading: Reading, measurements: list[str]) -> list[str]:
@@ -148,18 +222,25 @@ def _table(reading: Reading, found: tuple[Change, ...], layer: int) -> Markup:
 def _cell(reading: Reading, change: Change) -> Markup:
     if change.verdict == "undefined":
         return element("td", UNDEFINED)
-    difference = {"unchanged": "unchanged", "changes": "changes by ", "not resolved": "not resolved: "}[change.verdict]
-    below = "" if change.verdict == "unchanged" else _number(reading, change.difference)
-    return element(
-        "td", _number(reading, change.after), element("small", difference, below, class_="part"), class_="value"
-    )
+    below = [change.verdict]
+    if change.verdict == "changes":
+        below = ["changes by ", _number(reading, change.difference), _either_way(change)]
+    return element("td", _number(reading, change.after), element("small", *below, class_="part"), class_="value")
+
+
+def _either_way(change: Change) -> str:
+    """What a mean difference near zero hides: how far single documents moved, up or down."""
+    _, low, high, _ = change.difference
+    if low <= 0 <= high and math.isfinite(change.moved):
+        return f"; up to {100 * change.moved:.3g}% in a document"
+    return "; defined on one side only in a document" if math.isinf(change.moved) else ""
 
 
 def _number(reading: Reading, ends: Ends) -> Markup:
     return interval(ends, reading.level, len(reading.documents))
 
 
-def _listed(names: list[str], everything: list[str]) -> str:
+def _numbers(names: list[str], everything: list[str]) -> str:
     """Numbers in words, each measurement once; its preparations behind it unless all of them are meant."""
     words = []
     for measurement in dict.fromkeys(name.partition(" | ")[0] for name in names):
@@ -167,7 +248,7 @@ def _listed(names: list[str], everything: list[str]) -> str:
         preparations = "; ".join(preparation_words(name.partition(" | ")[2]) for name in mine)
         many = f" ({preparations})" if len(mine) < len(every) else " (every preparation)" if len(every) > 1 else ""
         words.append(measurement_words(measurement) + many)
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else ""
+    return listed(words)
 
 
 def _how(reading: Reading) -> str:

@@ -59,7 +59,10 @@ def _panel(panel: Panel) -> dict[str, Any]:
         "x": _axis(panel.x),
         "y": _axis(panel.y, panel.reach),
         "curves": [_curve(curve) for curve in panel.curves if curve.drawn],
-        "rules": [{"name": rule.name, "x": _number(rule.x), "y": _number(rule.y)} for rule in panel.rules],
+        "rules": [
+            {"name": rule.name, "x": _number(rule.x), "y": _number(rule.y), "above": panel.named_above(rule)}
+            for rule in panel.rules
+        ],
     }
 
 

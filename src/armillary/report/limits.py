@@ -11,24 +11,24 @@ __all__ = ["limits"]
 def limits(facts: Facts) -> Markup:
     """The fine print as a list, with what this record makes of each point."""
     source = facts.source
-    genre = str(source.get("genre") or source.get("source") or "one source")
+    genre = str(source.get("genre") or source.get("source") or "texts from one source").rstrip(".")
+    one = "One genre of text." if "one genre" in genre else "These texts only."
     points = [
         (
             "The sphere is an idealization.",
             "Normalized rows live on a sphere because we divide by their length; the stream itself does not stay "
             "there. The radial parts and norms above show by how much each sublayer leaves it. A law derived for "
-            "motion on a sphere calibrates an instrument; this decoder owes it nothing.",
+            "motion on a sphere can test the instrument. It does not say what this decoder does.",
         ),
         (
             "An overlap histogram is not the overlap distribution of a spin glass.",
-            "It counts the pairs of tokens at each overlap, in one basis, in one trained model. Reading it as a "
-            "thermodynamic distribution would need an ensemble and an identification of its members, and neither is "
-            "here.",
+            "It counts the pairs of tokens at each overlap, in one basis, in one model. Reading it as a thermodynamic "
+            "distribution would need an ensemble, and a way to tell its members apart. Neither is here.",
         ),
         (
             "A group pattern in finitely many tokens is not a phase.",
-            f"Groups were formed among {max(facts.tokens - 1, 0)} tokens by a declared distance and threshold. The "
-            "sweep shows what another threshold would give; no limit of many tokens was taken.",
+            f"Groups are formed among {max(facts.tokens - 1, 0)} tokens by a declared distance and threshold. The "
+            "sweep shows what another threshold would give. No limit of many tokens was taken.",
         ),
         (
             "Low rank is not consensus, and alignment is not clustering.",
@@ -38,17 +38,17 @@ def limits(facts: Facts) -> Markup:
         (
             "An offset can look like structure.",
             "Uncentered overlaps contain a direction that all tokens share. Where centering, subtracting the corpus "
-            "mean or leaving out a few coordinates removes the overlap, the overlap was mostly that.",
+            "mean or leaving out a few coordinates takes the overlap away, it was mostly that direction.",
         ),
         (
-            "One genre of text.",
-            f"The documents are: {genre}. Resampling them tells how the numbers vary over texts of that kind, and "
-            "nothing about other kinds.",
+            one,
+            f"The documents are {genre}. Resampling them tells how the numbers vary over texts of that kind, and "
+            "nothing about other kinds. Nor does anything here show that they lie outside the training data.",
         ),
         (
             "Documents are the unit, not token pairs.",
             "Pairs within a document depend on one another; counting them as independent would make every interval "
-            "far too narrow. Nor do the intervals contain the choice of model, layer or definition.",
+            "far too narrow. The intervals do not cover the choice of model, layer or definition either.",
         ),
     ]
     if facts.initial:
@@ -67,11 +67,12 @@ def limits(facts: Facts) -> Markup:
                 "the unquantized weights.",
             )
         )
-    points.append(
-        (
-            "Removing a part is not explaining it.",
-            "A decoder without one of its parts meets inputs it was never trained on; its loss, shown above, says "
-            "how foreign they are. The difference is a fact about the pair of decoders.",
+    if facts.ablated:
+        points.append(
+            (
+                "Removing a part is not explaining it.",
+                "What is left of the decoder meets states it was never trained on; its loss, shown above, says how "
+                "far it is from the whole. A difference is a fact about two decoders, not about what the part does.",
+            )
         )
-    )
     return element("ul", *(element("li", element("strong", head), " ", text) for head, text in points), class_="limits")

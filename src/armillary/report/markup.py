@@ -16,11 +16,14 @@ __all__ = [
     "UNDEFINED",
     "NOT_MEASURED",
     "Markup",
+    "counted",
     "element",
     "escaped",
     "facts",
     "interval",
     "join",
+    "listed",
+    "minus",
     "paragraph",
     "table",
 ]
@@ -56,6 +59,16 @@ def element(tag: str, *content: Any, **attributes: str) -> Markup:
     return Markup(f"<{tag}{written}>{join(content)}</{tag}>")
 
 
+def listed(words: Sequence[str]) -> str:
+    """Words as an enumeration: a, b and c."""
+    return ", ".join(words[:-1]) + " and " + words[-1] if len(words) > 1 else "".join(words)
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things: one layer, 31 layers."""
+    return f"one {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def paragraph(*content: Any) -> Markup:
     """A paragraph of plain strings and HTML."""
     return element("p", *content)
@@ -79,8 +92,10 @@ def interval(ends: tuple[float, float, float, int], level: float, documents: int
     text = str(Estimate(value, low, high, level, members))
     number, _, rest = text.partition(" [")
     ends_text = rest.partition("]")[0]
+    if math.isinf(low) and math.isinf(high):
+        ends_text = "unbounded"
     part = f' <small class="part">defined in {members} of {documents}</small>' if members < documents else ""
-    return Markup(f'<span class="num">{_minus(number)} <small>[{_minus(ends_text)}]</small></span>{part}')
+    return Markup(f'<span class="num">{minus(number)} <small>[{minus(ends_text)}]</small></span>{part}')
 
 
 def table(caption: Any, heads: Sequence[Any], rows: Iterable[Sequence[Any]], class_: str = "") -> Markup:
@@ -116,5 +131,6 @@ def facts(caption: Any, pairs: Iterable[tuple[Any, Any]]) -> Markup:
     return element("div", element("table", inner, class_="facts"), class_="scroll")
 
 
-def _minus(text: str) -> str:
+def minus(text: str) -> str:
+    """A number as text, escaped, with a true minus sign."""
     return html.escape(text).replace("-", "−").replace("e−", "e-")

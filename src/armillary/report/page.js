@@ -50,6 +50,11 @@
           hovertemplate: "%{x:.4g} [%{customdata[0]:.4g}, %{customdata[1]:.4g}]<extra></extra>"}));
         return;
       }
+      if (c.shape === "mark") {
+        out.push(Object.assign({}, base, {x: c.x, y: c.y, mode: "markers", marker: {color: c.color, size: 8,
+          symbol: (SYMBOL[c.marker] || "circle") + "-open", line: {width: 1.4}}, hovertemplate: escaped(c.name) + ": %{y:.4g}"}));
+        return;
+      }
       if (withEnds) {
         var o = outline(c, panel.y.scale === "log" && panel.y.limits ? panel.y.limits[0] / 10 : 0);
         out.push(Object.assign({}, base, {x: o.x, y: o.y, mode: "lines", fill: "toself", fillcolor: faded(c.color, 0.15),
@@ -63,12 +68,12 @@
         customdata: withEnds ? c.low.map(function (l, i) { return [l, c.high[i]]; }) : undefined,
         hovertemplate: withEnds ? "%{y:.4g} [%{customdata[0]:.4g}, %{customdata[1]:.4g}]" : "%{y:.4g}"}));
     });
-    panel.rules.forEach(function (r, place) {
+    panel.rules.forEach(function (r) {
       var span = r.y !== null ? (panel.x.limits || [Math.min.apply(null, xs), Math.max.apply(null, xs)])
         : (panel.y.limits || [Math.min.apply(null, ys), Math.max.apply(null, ys)]);
       out.push({type: "scatter", xaxis: "x" + suffix, yaxis: "y" + suffix, mode: "lines+text", showlegend: false, hoverinfo: "skip",
         x: r.y !== null ? span : [r.x, r.x], y: r.y !== null ? [r.y, r.y] : span,
-        text: ["", escaped(r.name)], textposition: r.y !== null ? (place % 2 ? "bottom left" : "top left") : r.x < (Math.min.apply(null, xs) + Math.max.apply(null, xs)) / 2 ? "bottom right" : "bottom left", cliponaxis: true,
+        text: ["", escaped(r.name)], textposition: r.y !== null ? (r.above ? "top left" : "bottom left") : r.x < (Math.min.apply(null, xs) + Math.max.apply(null, xs)) / 2 ? "bottom right" : "bottom left", cliponaxis: true,
         textfont: {size: 10.5, color: "#666"}, line: {color: "#888", width: 1, dash: "2px,2px"}});
     });
     return out;
@@ -174,7 +179,8 @@
           self.choice[place] = control.options[+range.value]; shown.textContent = self.choice[place];
           range.setAttribute("aria-valuetext", self.choice[place]); self.draw();
         });
-        row.appendChild(range); row.appendChild(shown);
+        if (control.options.length > 1) { row.appendChild(range); }
+        row.appendChild(shown);
       } else {
         var group = document.createElement("span"); group.className = "choices"; group.setAttribute("role", "group");
         group.setAttribute("aria-label", control.name);
@@ -199,7 +205,7 @@
     Object.keys(this.spec.views).forEach(function (key) {
       self.spec.views[key].forEach(function (panel) {
         panel.curves.forEach(function (c) {
-          if (seen[c.name] || c.shape === "dots") { return; }
+          if (seen[c.name] || c.shape === "dots" || c.shape === "mark") { return; }
           seen[c.name] = true; names += 1;
           var item = document.createElement("button"), label = document.createElement("span");
           item.type = "button"; item.innerHTML = swatch(c); label.textContent = c.name; item.appendChild(label);

@@ -17,7 +17,17 @@ from armillary.report.basis import statement
 from armillary.report.explored import embedded_json, explored
 from armillary.report.limits import limits
 from armillary.report.markup import Markup, element, escaped, join
-from armillary.report.tables import definitions, differences, headlines, losses, massive, provenance, token_policy_table
+from armillary.report.scope import scope
+from armillary.report.tables import (
+    definitions,
+    differences,
+    headlines,
+    losses,
+    massive,
+    provenance,
+    rank_table,
+    token_policy_table,
+)
 from armillary.report.words import Facts, answer, flags, methods
 
 if TYPE_CHECKING:
@@ -29,7 +39,12 @@ Content = Callable[[Facts], Markup]
 
 SECTIONS: tuple[tuple[str, str, str, tuple[str | Content, ...]], ...] = (
     ("numbers", "Headline numbers", "Numbers", (headlines, differences)),
-    ("depth", "Against depth", "Against depth", ("order_parameter", "alignment", "ranks", "rank_family", "contrasts")),
+    (
+        "depth",
+        "Against depth",
+        "Against depth",
+        ("order_parameter", "alignment", "ranks", "rank_family", rank_table, "contrasts", "other_measurements"),
+    ),
     (
         "histograms",
         "Whole distributions",
@@ -38,9 +53,9 @@ SECTIONS: tuple[tuple[str, str, str, tuple[str | Content, ...]], ...] = (
     ),
     ("sphere", "How far the stream leaves the sphere", "Leaving the sphere", ("norms", "updates")),
     ("metric", "Which metric", "Which metric", ("metrics",)),
-    ("tokens", "Which tokens", "Which tokens", ("token_policy", token_policy_table, massive)),
-    ("offset", "A shared offset", "Shared offset", ("offsets",)),
-    ("loss", "Held-out loss", "Loss", ("held_out_loss", losses)),
+    ("tokens", "Which tokens", "Which tokens", (scope, "token_policy", token_policy_table, massive)),
+    ("offset", "A shared offset", "Shared offset", ("offsets", "common_direction")),
+    ("loss", "Loss on these documents", "Loss", ("loss", losses)),
     (
         "statement",
         "What would change under another basis",
@@ -168,7 +183,8 @@ def _notes(known: Facts) -> Markup:
         "li",
         "Whole documents are resampled, because the tokens of one document depend on one another. The interval is "
         f"{100 * known.reading.level:g}%, from {known.reading.resamples} resamples. An end that too few or too equal "
-        "documents cannot bound is called unbounded. “Undefined” stands where a number has no value, for example a "
+        "documents cannot bound is called unbounded, and with few documents an end can pass what a number can reach. "
+        "“Undefined” stands where a number has no value, for example a "
         "centered rank where all rows agree. ",
         Markup('<a href="#back-interval" aria-label="back to the text">↩</a>'),
         id="note-interval",

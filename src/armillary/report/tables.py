@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from armillary.figures.distributions import layer_words
-from armillary.figures.terms import TOKENS, measurement_words, preparation_words
-from armillary.report.markup import NOT_MEASURED, Markup, element, facts, join, paragraph, table
-from armillary.report.words import HEADLINES, OVERLAP, RANK, UNDEFINED_ENDS, Facts, direction, shown_layers
+from armillary.figures.choices import POLICY
+from armillary.figures.reading import DEFAULT_TOKENS
+from armillary.figures.terms import RANKS, TOKENS, isotropic_words, layer_words, measurement_words, preparation_words
+from armillary.report.markup import NOT_MEASURED, Markup, counted, element, facts, join, paragraph, table
+from armillary.report.words import UNDEFINED_ENDS, Facts, Headline, direction, shown_layers
 
 __all__ = [
     "conditions_table",
@@ -19,26 +21,61 @@ __all__ = [
     "losses",
     "massive",
     "provenance",
+    "rank_table",
     "token_policy_table",
 ]
 
 LISTED = 12  # massive tokens named one by one for each condition
-POLICY = (OVERLAP, ("participation_rank", "as given"), ("participation_rank", "center"), RANK)
 
 
 def headlines(known: Facts) -> Markup:
-    """Headline measurements of every condition at a few layers."""
+    """Headline measurements of every condition at a few layers, with an isotropic cloud beside them."""
     reading = known.reading
     layers = shown_layers(reading.layers)
+    if not known.headlines:
+        return paragraph("This record holds no measurement of the stream after the block.")
     rows: list[list[Any]] = []
-    for headline in HEADLINES:
-        rows.append([f"{measurement_words(headline[0])}, {preparation_words(headline[1])}"])
+    for headline in known.headlines:
+        rows.append([_named(headline)])
         for name in reading.conditions:
             rows.append([reading.label(name), *(known.cell(known.at(headline, name, layer)) for layer in layers)])
+        isotropic = reading.isotropic(*headline)
+        if math.isfinite(isotropic):
+            shown = isotropic_words(isotropic) + ("" if len(layers) == 1 else ", at every depth")
+            rows.append([element("em", "isotropic cloud"), element("td", shown, colspan=str(len(layers)))])
+    cloud = "; the isotropic cloud has as many independent directions, none preferred" * any(
+        math.isfinite(reading.isotropic(*headline)) for headline in known.headlines
+    )
     return table(
-        f"Stream after each block, first token left out; mean over {known.documents} documents and "
-        f"{100 * reading.level:g}% interval.",
+        f"Stream after each block, first token left out; mean over {counted(known.documents, 'document')} and "
+        f"{100 * reading.level:g}% interval{cloud}.",
         ["", *(layer_words(layer) for layer in layers)],
+        rows,
+    )
+
+
+def rank_table(known: Facts) -> Markup:
+    """Every rank of the reference condition beside what an isotropic cloud of the same size gives and its ceiling."""
+    reading = known.reading
+    few = shown_layers(reading.layers)
+    layers = tuple(dict.fromkeys((few[0], *few[-2:])))
+    rows: list[list[Any]] = []
+    for preparation in ("normalize", "center, normalize"):
+        block = []
+        for name in RANKS:
+            headline = (name, preparation)
+            if reading.measured(name, "block", DEFAULT_TOKENS, preparation):
+                values = [known.cell(known.at(headline, known.reference, layer)) for layer in layers]
+                references = (reading.isotropic(*headline), reading.ceiling(preparation))
+                ends = [f"{value:.4g}" if math.isfinite(value) else "not recorded" for value in references]
+                block.append([measurement_words(name), *values, *ends])
+        rows += [[preparation_words(preparation)], *block] if block else []
+    if not rows:
+        return Markup("")
+    return table(
+        f"Condition: {reading.label(known.reference)}. Every rank beside what an isotropic cloud of the same size "
+        "gives, and the largest value that this many tokens and coordinates allow.",
+        ["", *(layer_words(layer) for layer in layers), "isotropic cloud", "ceiling"],
         rows,
     )
 
@@ -46,12 +83,12 @@ def headlines(known: Facts) -> Markup:
 def differences(known: Facts) -> Markup:
     """Trained minus every other condition, paired by document, with the sign in words."""
     reading = known.reading
-    if known.reference != "trained" or len(reading.conditions) < 2:
-        return Markup("")
     layers = [layer for layer in shown_layers(reading.layers) if layer > 0]
+    if known.reference != "trained" or len(reading.conditions) < 2 or not layers or not known.headlines:
+        return Markup("")
     rows: list[list[Any]] = []
-    for headline in HEADLINES:
-        rows.append([f"{measurement_words(headline[0])}, {preparation_words(headline[1])}"])
+    for headline in known.headlines:
+        rows.append([_named(headline)])
         for name in reading.conditions:
             if name == "trained":
                 continue
@@ -60,7 +97,7 @@ def differences(known: Facts) -> Markup:
                 ends = known.difference(headline, name, layer)
                 mark = {1: "▲ ", -1: "▼ ", 0: "○ "}[direction(ends)] if ends[3] else ""
                 entries.append(element("td", mark, known.words(ends), class_="value"))
-            rows.append([f"minus {reading.label(name)}", *entries])
+            rows.append([reading.label(name), *entries])
     return table(
         "Trained minus each other condition, paired by document. ▲ trained is higher, ▼ lower, ○ the interval holds "
         "zero: not resolved.",
@@ -74,21 +111,20 @@ def token_policy_table(known: Facts) -> Markup:
     reading = known.reading
     sets = [name for name in reading.options("tokens") if name in TOKENS]
     rows: list[list[Any]] = []
-    for measurement, preparation in POLICY:
-        block: list[list[Any]] = []
+    for measurement, preparation in reading.chosen(*POLICY):
+        rows.append([_named((measurement, preparation))])
         for layer in shown_layers(reading.layers):
             entries = []
             for tokens in sets:
-                band = reading.band(
-                    measurement, condition=known.reference, tap="block", tokens=tokens, preparation=preparation
-                )
+                where = {"tap": "block", "tokens": tokens, "preparation": preparation}
+                profile = reading.profile(measurement, condition=known.reference, **where)
                 asked = reading.measured(measurement, "block", tokens, preparation)
-                entries.append(known.cell(band.at(layer) if band else UNDEFINED_ENDS if asked else NOT_MEASURED))
-            block.append([layer_words(layer), *entries])
-        if any("not measured" not in entry for row in block for entry in row[1:]):
-            rows += [[f"{measurement_words(measurement)}, {preparation_words(preparation)}"], *block]
+                entries.append(known.cell(profile.at(layer) if profile else UNDEFINED_ENDS if asked else NOT_MEASURED))
+            rows.append([layer_words(layer), *entries])
+    if not rows:
+        return Markup("")
     return table(
-        f"Condition: {reading.label(known.reference)}. Three token sets side by side.",
+        f"Condition: {reading.label(known.reference)}. {counted(len(sets), 'token set').capitalize()} side by side.",
         ["", *(TOKENS[name] for name in sets)],
         rows,
     )
@@ -119,7 +155,7 @@ def massive(known: Facts) -> Markup:
         "massive_token_mask", "definition", "rows far longer than the median of their document"
     )
     counted = table(
-        f"Massive tokens, counted over all layers and documents. Definition: {definition}.",
+        f"Massive tokens, counted over all layers and documents. The flag is {definition}.",
         ["", "rows flagged", "at the first position", "elsewhere", "layers with any"],
         rows,
     )
@@ -138,10 +174,16 @@ def massive(known: Facts) -> Markup:
 
 
 def losses(known: Facts) -> Markup:
-    """Held-out loss of every condition."""
+    """Loss of every condition on the measured documents."""
     reading = known.reading
+    if "loss" not in reading.dataset:
+        return Markup("")
     rows = [[reading.label(name), known.cell(reading.one("loss", condition=name))] for name in reading.conditions]
-    return table("Next-token cross entropy on the measured documents.", ["", "nats per token"], rows)
+    return table(
+        "Next-token cross entropy on these documents. Nothing shows that they lie outside the training data.",
+        ["", "nats per token"],
+        rows,
+    )
 
 
 def definitions(known: Facts) -> Markup:
@@ -227,16 +269,20 @@ def provenance(known: Facts) -> Markup:
     return join(parts)
 
 
+def _named(headline: Headline) -> str:
+    return f"{measurement_words(headline[0])}, {preparation_words(headline[1])}"
+
+
 def _documents(known: Facts) -> Markup:
     first, hashes = known.source.get("first_ids") or [], known.source.get("text_hashes") or []
     rows = []
     for place, title in enumerate(known.reading.documents):
-        ids = first[place] if place < len(first) else "not recorded"
+        identity = first[place] if place < len(first) else "not recorded"
         digest = hashes[place] if place < len(hashes) else "not recorded"
-        shown = " ".join(str(item) for item in ids) if isinstance(ids, list) else str(ids)
-        rows.append([title, shown, element("span", str(digest), class_="hash")])
-    listing = table("", ["document", "first token ids", "hash of its text"], rows)
-    return element("details", element("summary", f"The {known.documents} documents and the first ids fed"), listing)
+        rows.append([title, str(identity), element("span", str(digest), class_="hash")])
+    listing = table("", ["document", "first token id", "hash of its text"], rows)
+    summary = f"{counted(known.documents, 'document').capitalize()}, with the first id of each"
+    return element("details", element("summary", summary), listing)
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -6,20 +6,24 @@ import math
 from typing import Any
 
 from armillary.estimates import METHOD, MINIMUM_MEMBERS
-from armillary.figures.reading import DEFAULT_TOKENS, Band, Reading, found
-from armillary.report.markup import NOT_MEASURED, Markup, element, interval, join, paragraph
+from armillary.figures.reading import DEFAULT_TOKENS, Profile, Reading
+from armillary.figures.terms import layer_words, measurement_words, preparation_words
+from armillary.report.markup import NOT_MEASURED, Markup, counted, element, interval, join, paragraph
 
-__all__ = ["Facts", "answer", "flags", "methods", "shown_layers"]
+__all__ = ["Facts", "Headline", "answer", "flags", "methods", "shown_layers"]
 
-OVERLAP = ("mean_overlap", "normalize")
-RANK = ("participation_rank", "center, normalize")
-ORDER = ("clustering_order_parameter", "center, normalize")
+Headline = tuple[str, str]
+"""Name and preparation of a measurement at the stream after the block, first token left out."""
+
+OVERLAP: Headline = ("mean_overlap", "normalize")
+RANK: Headline = ("participation_rank", "center, normalize")
+ORDER: Headline = ("clustering_order_parameter", "center, normalize")
 UNDEFINED_ENDS = (math.nan, math.nan, math.nan, 0)
-HEADLINES = (OVERLAP, ORDER, RANK)
+LISTED = 12  # skipped documents named one by one
 
 
 class Facts:
-    """What the sentences need to know about a record: names, sizes, and headline bands.
+    """What the sentences need to know about a record: names, sizes, and its headline measurements.
 
     Args:
         reading: the record's reading.
@@ -33,14 +37,11 @@ class Facts:
         self.quantization = decoder.get("quantization")
         self.source = reading.provenance.get("documents") or {}
         self.documents = len(reading.documents)
-        self.tokens = int(
-            reading.dataset.attrs.get("tokens_per_document")
-            or found(found(reading.study, "documents", {}), "tokens")
-            or reading.dataset.sizes.get("position", 0)
-        )
+        self.tokens = int(reading.dataset.attrs.get("tokens_per_document") or reading.dataset.sizes.get("position", 0))
         self.initial = tuple(name for name in reading.conditions if name.startswith("initial"))
         self.ablated = tuple(name for name in reading.conditions if name.startswith("ablated"))
         self.reference = "trained" if "trained" in reading.conditions else reading.conditions[0]
+        self.headlines: tuple[Headline, ...] = reading.chosen(OVERLAP, ORDER, RANK)
 
     @property
     def seeds(self) -> str:
@@ -48,32 +49,40 @@ class Facts:
         recipes = [name.rpartition("-seed")[0] for name in self.initial]
         if not recipes:
             return ""
+        if len(recipes) == 1:
+            return "one seed is shown"
         return "one seed each is shown" if len(set(recipes)) == len(recipes) else "a few seeds are shown"
 
     @property
     def model_words(self) -> str:
         """The model's name, with its quantization wherever it has one."""
         named = not self.quantization or str(self.quantization).partition(",")[0] in self.model
-        return self.model if named else f"{self.model}, a {self.quantization} model"
+        return self.model if named else f"{self.model}, a {self.quantization} model,"
 
-    def band(self, name: str, preparation: str, condition: str) -> Band | None:
+    @property
+    def reference_words(self) -> str:
+        """The decoder whose numbers come first, as a sentence names it."""
+        if self.reference == "trained":
+            return "In the trained decoder"
+        return f"In the condition “{self.reading.label(self.reference)}”"
+
+    def profile(self, headline: Headline, condition: str) -> Profile | None:
         """A headline measurement of a condition against depth."""
-        return self.reading.band(name, condition=condition, tap="block", tokens=DEFAULT_TOKENS, preparation=preparation)
+        where = {"tap": "block", "tokens": DEFAULT_TOKENS, "preparation": headline[1]}
+        return self.reading.profile(headline[0], condition=condition, **where)
 
-    def at(self, headline: tuple[str, str], condition: str, layer: int) -> tuple[float, float, float, int]:
+    def at(self, headline: Headline, condition: str, layer: int) -> tuple[float, float, float, int]:
         """Value, low, high, members of a headline measurement at a layer."""
-        band = self.band(*headline, condition)
-        if band is None and not self.reading.measured(headline[0], "block", DEFAULT_TOKENS, headline[1]):
+        profile = self.profile(headline, condition)
+        if profile is None and not self.reading.measured(headline[0], "block", DEFAULT_TOKENS, headline[1]):
             return NOT_MEASURED
-        return UNDEFINED_ENDS if band is None else band.at(layer)
+        return UNDEFINED_ENDS if profile is None else profile.at(layer)
 
-    def difference(self, headline: tuple[str, str], other: str, layer: int) -> tuple[float, float, float, int]:
+    def difference(self, headline: Headline, other: str, layer: int) -> tuple[float, float, float, int]:
         """The paired difference trained minus `other` of a headline measurement at a layer."""
-        name, preparation = headline
-        band = self.reading.contrast(
-            name, self.reference, other, tap="block", tokens=DEFAULT_TOKENS, preparation=preparation
-        )
-        return UNDEFINED_ENDS if band is None else band.at(layer)
+        where = {"tap": "block", "tokens": DEFAULT_TOKENS, "preparation": headline[1]}
+        profile = self.reading.contrast(headline[0], self.reference, other, **where)
+        return UNDEFINED_ENDS if profile is None else profile.at(layer)
 
     def words(self, ends: tuple[float, float, float, int]) -> Markup:
         """A number with its interval."""
@@ -92,69 +101,45 @@ def shown_layers(layers: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def answer(facts: Facts) -> Markup:
-    """The whole result in a few sentences, with its intervals."""
+    """The whole result in a few sentences, with its intervals; what was not measured is not spoken of."""
     reading = facts.reading
     layers = shown_layers(reading.layers)
     first, middle, last = layers[0], layers[-2] if len(layers) > 1 else layers[-1], layers[-1]
+    conditions = counted(len(reading.conditions), "condition")
+    same = ", with identical token ids in all of them" if len(reading.conditions) > 1 else ""
     opening: list[Any] = [
-        f"On {facts.documents} documents of {facts.tokens} tokens each, {facts.model_words}, was measured at "
-        f"{len(reading.layers)} depths in {len(reading.conditions)} conditions, with identical token ids in all of "
-        "them. "
+        f"On {counted(facts.documents, 'document')} of {facts.tokens} tokens each, {facts.model_words} was measured at "
+        f"{counted(len(reading.layers), 'depth')} in {conditions}{same}. "
     ]
-    trained = facts.reference
-    opening += [
-        f"In the {reading.label(trained)} decoder two token directions of a document (rows normalized, first token "
-        "left out) overlap on average by ",
-        _path(facts, OVERLAP, trained, (first, middle, last)),
-        ". ",
-    ]
-    opening += [
-        "After centering, the clustering order parameter runs ",
-        _path(facts, ORDER, trained, (first, middle, last)),
-        " and the participation rank ",
-        _path(facts, RANK, trained, (first, middle, last)),
-        ".",
-    ]
-    others = [
-        join([f"{reading.label(name)} ", facts.words(facts.at(OVERLAP, name, middle))])
-        for name in reading.conditions
-        if name != trained
-    ]
-    second: list[Any] = []
-    if others:
-        own = join([f"{reading.label(trained)} ", facts.words(facts.at(OVERLAP, trained, middle))])
-        second += [f"Mean overlap at {_layer(middle)}: ", join([own, *others], "; "), ". "]
-    closing = [_signs(facts, middle), _ablations(facts, middle), _end(facts)]
-    return join([paragraph(*opening), *([paragraph(*second, *closing)])])
+    opening += _courses(facts, (first, middle, last))
+    closing: list[Any] = []
+    if facts.headlines:
+        closing = [_beside(facts, middle), _signs(facts, middle), _ablations(facts, middle), _end(facts)]
+    return join([paragraph(*opening), *([paragraph(*closing)] if closing else [])])
 
 
 def flags(facts: Facts) -> Markup:
     """Warnings that belong beside the answer: too few documents, and skipped ones."""
-    found_flags: list[Any] = []
+    found: list[Any] = []
     if facts.documents < 2:
-        found_flags.append("One document has no spread over documents, so no interval is given anywhere on this page.")
+        found.append("One document has no spread over documents, so no interval is given anywhere on this page.")
     elif facts.documents < MINIMUM_MEMBERS:
-        found_flags.append(
+        found.append(
             f"Only {facts.documents} documents: below {MINIMUM_MEMBERS} the intervals may cover less often than "
             f"{100 * facts.reading.level:g}%. Read them as rough."
         )
     skipped = facts.source.get("skipped") or []
     if skipped:
-        names = "; ".join(f"{item.get('title')} ({item.get('reason')})" for item in skipped[:12])
-        found_flags.append(
-            f"Skipped: {len(skipped)} document{'s' if len(skipped) > 1 else ''}: "
-            f"{names}{' …' if len(skipped) > 12 else '.'}"
-        )
-    return (
-        element("div", *(paragraph(text) for text in found_flags), class_="flag", role="note")
-        if found_flags
-        else Markup("")
-    )
+        names = "; ".join(f"{item.get('title')} ({item.get('reason')})" for item in skipped[:LISTED])
+        more = f"; {len(skipped) - LISTED} more" if len(skipped) > LISTED else ""
+        found.append(f"Skipped: {counted(len(skipped), 'document')}: {names}{more}.")
+    return element("div", *(paragraph(text) for text in found), class_="flag", role="note") if found else Markup("")
 
 
 def methods(facts: Facts) -> Markup:
     """The methods paragraph, ready to be copied."""
     reading, d, source = facts.reading, facts.decoder, facts.source
+    groups = f"Groups: {reading.grouping}; the order parameter is the sum of squared group shares. "
     text = [
         f"We measured {facts.model} ({d.get('architecture', 'architecture not recorded')}; {d.get('layers', '?')} "
         f"layers, {d.get('heads', '?')} heads, {d.get('key_value_heads', '?')} key-value heads, width "
@@ -170,7 +155,7 @@ def methods(facts: Facts) -> Markup:
         "rows were normalized to unit length and the first token of each document was left out. Overlaps run over "
         "all unordered pairs of different tokens within a document. The participation rank is (Σλ)²/Σλ² of the "
         "squared singular values; centered means that the document's mean row was subtracted before normalizing. ",
-        f"Groups: {reading.grouping}; the clustering order parameter is the sum of squared group shares. ",
+        groups if reading.grouping else "",
         f"Every number is a mean over documents with a {100 * reading.level:g}% {METHOD} interval from "
         f"{reading.resamples} resamples of whole documents (seed {reading.seed}); differences between conditions are "
         "paired by document.",
@@ -193,16 +178,47 @@ def _recipes(facts: Facts) -> str:
     return f" Of the initialization recipes, {' and '.join(said)}." if said else ""
 
 
-def _path(facts: Facts, headline: tuple[str, str], condition: str, layers: tuple[int, ...]) -> Markup:
+def _courses(facts: Facts, layers: tuple[int, ...]) -> list[Any]:
+    """Each headline measurement of the reference condition through depth, one sentence each."""
+    said: list[Any] = []
+    for place, headline in enumerate(facts.headlines):
+        path = _path(facts, headline, facts.reference, layers)
+        name, preparation = measurement_words(headline[0]), preparation_words(headline[1])
+        opening = f"{facts.reference_words} " if place == 0 else ""
+        if headline == OVERLAP:
+            subject = "two token directions of a document (rows normalized, first token left out) overlap on average by"
+        else:
+            subject = f"the {name} ({preparation}{', first token left out' if place == 0 else ''}) is"
+        said += [_sentence(f"{opening}{subject} "), path, ". "]
+    return said
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _path(facts: Facts, headline: Headline, condition: str, layers: tuple[int, ...]) -> Markup:
     steps = [
-        join([facts.words(facts.at(headline, condition, layer)), f" at {_layer(layer, 'the ')}"])
+        join([facts.words(facts.at(headline, condition, layer)), f" at {_layer(layer)}"])
         for layer in dict.fromkeys(layers)
     ]
     return join([join(steps[:-1], ", "), " and ", steps[-1]]) if len(steps) > 1 else steps[0]
 
 
-def _layer(layer: int, article: str = "") -> str:
-    return f"{article or 'the '}embedding" if layer == 0 else f"block {layer}"
+def _layer(layer: int) -> str:
+    return f"the {layer_words(layer)}" if layer == 0 else layer_words(layer)
+
+
+def _beside(facts: Facts, layer: int) -> Markup:
+    """The leading measurement of every condition at one layer."""
+    if len(facts.reading.conditions) < 2:
+        return Markup("")
+    leading = facts.headlines[0]
+    parts = [
+        join([f"{facts.reading.label(name)} ", facts.words(facts.at(leading, name, layer))])
+        for name in (facts.reference, *(name for name in facts.reading.conditions if name != facts.reference))
+    ]
+    return join([_sentence(f"{measurement_words(leading[0])} at {_layer(layer)}: "), join(parts, "; "), ". "])
 
 
 def _signs(facts: Facts, layer: int) -> Markup:
@@ -211,17 +227,15 @@ def _signs(facts: Facts, layer: int) -> Markup:
         return Markup("")
     parts, signs = [], []
     for name in facts.initial:
-        ends = facts.difference(OVERLAP, name, layer)
+        ends = facts.difference(facts.headlines[0], name, layer)
         sign = direction(ends)
         signs.append(sign)
-        words = {1: "higher", -1: "lower", 0: "not resolved"}[sign]
-        parts.append(join([facts.words(ends), f" against {facts.reading.label(name)}, {words}"]))
+        words = {1: ", higher", -1: ", lower", 0: ", sign not resolved"}[sign] if ends[3] else ""
+        parts.append(join([facts.words(ends), f" against {facts.reading.label(name)}{words}"]))
     sentence: list[Any] = ["Trained minus initial, paired by document: ", join(parts, "; "), ". "]
     if {1, -1} <= set(signs):
         sentence.append(element("strong", "The sign depends on the initialization recipe"))
-        sentence.append(
-            ": whether training aligns or spreads these directions has no answer that leaves the recipe out. "
-        )
+        sentence.append(", so a claim about what training does here must name the recipe it is measured against. ")
     elif len(facts.initial) > 1 and len(set(signs)) == 1 and signs[0]:
         sentence.append("Both recipes give this sign. " if len(signs) == 2 else "All recipes give this sign. ")
     elif len(facts.initial) == 1:
@@ -234,19 +248,19 @@ def _ablations(facts: Facts, layer: int) -> Markup:
     if not facts.ablated or facts.reference != "trained":
         return Markup("")
     parts = [
-        join([f"{facts.reading.label(name)} ", facts.words(facts.difference(OVERLAP, name, layer))])
+        join([f"{facts.reading.label(name)} ", facts.words(facts.difference(facts.headlines[0], name, layer))])
         for name in facts.ablated
     ]
     return join(["Trained minus the same decoder with a part removed: ", join(parts, "; "), ". "])
 
 
 def _end(facts: Facts) -> Markup:
-    seed = f"{facts.seeds}, and " if facts.seeds else ""
+    seed = f"Of the initial conditions {facts.seeds}. " if facts.seeds else ""
     return join(
         [
-            f"Brackets are {100 * facts.reading.level:g}% intervals from resampling documents; ",
             seed,
-            "they speak for texts like these only.",
+            f"Brackets are {100 * facts.reading.level:g}% intervals from resampling documents, and speak for documents "
+            "like these only.",
             element("sup", Markup('<a href="#note-interval" id="back-interval">1</a>'), class_="note"),
         ]
     )

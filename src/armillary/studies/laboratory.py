@@ -7,17 +7,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from armillary.errors import ArgumentError, UnsoundError
+from armillary.errors import ArgumentError, CheckMissed, UnsoundError
+from armillary.estimates import require_choices
 from armillary.invariance import DiagonalGain, GeneralLinear, Orthogonal, Transformation
 from armillary.models.capture import stream
-from armillary.models.conditions import Applied, Condition
+from armillary.models.conditions import Condition
 from armillary.models.contract import Promise, prove, require
 from armillary.models.decoder import Decoder
 from armillary.models.documents import Documents
@@ -25,9 +26,9 @@ from armillary.observables.cloud import STEPS, Calibration
 from armillary.observables.declaration import Measurement
 from armillary.record import Record
 from armillary.studies.batch import Grid
-from armillary.studies.calibration import CalibrationReader
 from armillary.studies.dataset import Layout, as_dataset
 from armillary.studies.distributions import Distributions
+from armillary.studies.passes import Told, calibrate, measure
 from armillary.studies.plan import Plan, at_other_taps, default_measurements, statement_layers
 from armillary.studies.reader import TapReader
 from armillary.studies.scalars import Scalars
@@ -98,6 +99,15 @@ class Laboratory:
                 f"Argument `conditions` must name at least one condition, each once, but it is {names}. "
                 "Leave the repeated one out."
             )
+        for condition in self.conditions:
+            condition.check_fits(self.decoder)
+        require_choices(self.level, self.resamples)
+        for name, least in (("seed", 0), ("batch_size", 1)):
+            if not least <= getattr(self, name) < 2**63:
+                raise ArgumentError(
+                    f"Argument `{name}` must be a whole number from {least} up, but it is {getattr(self, name)}. "
+                    "Leave it out for the default."
+                )
         self.documents.check_context(facts.context)
         self.documents.check_vocabulary(facts.vocabulary)
         if self.calibration is not None:
@@ -137,14 +147,27 @@ class Laboratory:
         started = datetime.now(UTC)
         readers, losses, proofs, calibrations, timings = {}, {}, [], {}, {}
         for condition in self.conditions:
-            began = time.perf_counter()
+            began, name = time.perf_counter(), condition.name
             with condition.applied(self.decoder) as applied:
-                found = self._calibrate(condition, applied, tell)
-                readers[condition.name], losses[condition.name] = self._read(condition, applied, found, tell)
-            self.documents.check_unchanged()
-            calibrations[condition.name] = found
-            proofs.append({"name": condition.name, "label": condition.label, **asdict(applied.proof)})
-            timings[condition.name] = round(time.perf_counter() - began, 2)
+                found = self.calibrate(
+                    condition, applied.decoder, told=partial(tell, f"{condition.label}: calibration")
+                )
+                reader = self.reader(condition, applied.decoder, found)
+                loss, fed = measure(
+                    applied.decoder,
+                    self.documents,
+                    reader,
+                    batch_size=self.batch_size,
+                    told=partial(tell, condition.label),
+                )
+            if fed != self.documents.hash:
+                raise CheckMissed(
+                    f"Every condition must see the ids of hash {self.documents.hash[:12]}, but {name} saw {fed[:12]}. "
+                    "Do not change the documents while a laboratory runs."
+                )
+            readers[name], losses[name], calibrations[name] = reader, loss, found
+            proofs.append({"name": name, "label": condition.label, "token_hash": fed, **asdict(applied.proof)})
+            timings[name] = round(time.perf_counter() - began, 2)
         return Record.write(
             path,
             self.choices(),
@@ -152,43 +175,37 @@ class Laboratory:
             as_dataset(self._layout(), readers, losses),
         )
 
-    def _calibrate(self, condition: Condition, applied: Applied, tell: Progress) -> dict[int, Calibration]:
-        if self.calibration is None:
-            return {}
-        reader = CalibrationReader(self.plan, condition=condition.name, titles=self.calibration.titles)
-        start = 0
-        for batch in self.calibration.batches(self.batch_size):
-            with stream(applied.decoder, reader.at(start)), torch.inference_mode():
-                applied.decoder.hidden(batch)
-            start += len(batch)
-            tell(f"{condition.label}: calibration", len(batch), 0)
-        return reader.result()
+    def calibrate(self, condition: Condition, decoder: Decoder, *, told: Told) -> dict[int, Calibration]:
+        """What is estimated on the calibration documents, for each layer; nothing without them.
 
-    def _read(
-        self, condition: Condition, applied: Applied, calibrations: Mapping[int, Calibration], tell: Progress
-    ) -> tuple[TapReader, np.ndarray]:
-        maps = self._maps(applied.decoder) if condition is self.conditions[0] else {}
-        reader = self._reader(condition, calibrations, maps)
-        losses, start = [], 0
-        for batch in self.documents.batches(self.batch_size):
-            with stream(applied.decoder, reader.at(start)), torch.inference_mode():
-                final = applied.decoder.hidden(batch)
-                losses.append(applied.decoder.loss(final, batch).double().cpu().numpy())
-            start += len(batch)
-            tell(condition.label, len(batch), 0)
-        return reader, np.concatenate(losses)
+        Args:
+            condition: For messages.
+            decoder: In this condition.
+            told: Hears of every batch.
+        """
+        return calibrate(
+            decoder,
+            self.calibration,
+            plan=self.plan,
+            condition=condition.name,
+            batch_size=self.batch_size,
+            told=told,
+        )
 
-    def _reader(
-        self,
-        condition: Condition,
-        calibrations: Mapping[int, Calibration],
-        maps: Mapping[int, Sequence[torch.Tensor]],
-    ) -> TapReader:
+    def reader(self, condition: Condition, decoder: Decoder, calibrations: Mapping[int, Calibration]) -> TapReader:
+        """An empty reader for one condition; that of the first condition carries the statement.
+
+        Args:
+            condition: Whose numbers it will hold.
+            decoder: In this condition: the statement takes its norms' gains.
+            calibrations: As `calibrate` returns them; without any, the views that need them are left out.
+        """
         grid = Grid(tuple(self.layers or ()), len(self.documents), self.documents.tokens, self.plan)
         chosen = [one for one in self.measurements or () if calibrations or not one.preparation.needs_calibration]
+        maps = self._maps(decoder) if condition is self.conditions[0] else {}
         return TapReader(
             grid,
-            scalars=Scalars(chosen, self.light, grid),
+            scalars=Scalars(chosen, at_other_taps(chosen), grid),
             distributions=Distributions(grid),
             statement=Statement(chosen, maps, grid),
             calibrations=calibrations,
@@ -210,9 +227,8 @@ class Laboratory:
 
     def _maps(self, decoder: Decoder) -> dict[int, list[torch.Tensor]]:
         transformations = self.transformations(decoder)
-        made = {
-            one: one.matrix(decoder.facts.width) for one in {m for chosen in transformations.values() for m in chosen}
-        }
+        distinct = {one for chosen in transformations.values() for one in chosen}
+        made = {one: one.matrix(decoder.facts.width) for one in distinct}
         return {layer: [made[one] for one in chosen] for layer, chosen in transformations.items()}
 
     def _layout(self) -> Layout:
@@ -239,7 +255,7 @@ class Laboratory:
         """
         facts, documents = self.decoder.facts, self.documents
         one = documents.token_ids[:1]
-        reader = self._reader(self.conditions[0], {}, {})
+        reader = self.reader(self.conditions[-1], self.decoder, {})
         with torch.inference_mode():
             self.decoder.hidden(one)
             began = time.perf_counter()
@@ -299,26 +315,26 @@ class Laboratory:
         calibrations: Mapping[str, Mapping[int, Calibration]],
         timings: Mapping[str, float],
     ) -> dict[str, Any]:
-        calibration: dict[str, Any] = {"titles": [], "hash": None, "rogue_coordinates": {}}
+        calibration: dict[str, Any] = {"titles": [], "token_hash": None, "rogue_coordinates": {}}
         if self.calibration is not None:
             calibration = {
                 "titles": list(self.calibration.titles),
-                "hash": self.calibration.hash,
+                "token_hash": self.calibration.hash,
                 "rule": self.calibration.rule,
+                "skipped": self.calibration.provenance()["skipped"],
                 "rogue_coordinates": {
                     name: {str(layer): list(one.coordinates) for layer, one in found.items()}
                     for name, found in calibrations.items()
                 },
             }
         libraries = ("armillary", "torch", "transformers", "tokenizers", "numpy", "scipy", "xarray")
-        documents = self.documents.provenance()
         return {
             "created": started.isoformat(timespec="seconds"),
             "versions": {"python": platform.python_version(), **{name: version(name) for name in libraries}},
             "decoder": asdict(self.decoder.facts),
             "promises": [asdict(one) for one in promises],
             "conditions": proofs,
-            "documents": {**documents, "hash": documents["token_hash"]},
+            "documents": self.documents.provenance(),
             "calibration": calibration,
             "timings": dict(timings),
         }
@@ -360,10 +376,10 @@ def _check_measurements(measurements: Sequence[Measurement], *, calibrated: bool
             )
 
 
-def _counting(progress: Progress | None, total: int) -> Progress:
+def _counting(progress: Progress | None, total: int) -> Callable[[str, int], None]:
     done = 0
 
-    def tell(sentence: str, more: int, _: int) -> None:
+    def tell(sentence: str, more: int) -> None:
         nonlocal done
         done += more
         if progress is not None:

@@ -61,7 +61,9 @@ class TapReader:
             NumericalError: If a state is not finite, at a measured layer or not.
         """
         before, self._before = self._before, residual
-        norms = torch.linalg.vector_norm(residual, dim=-1, dtype=torch.float32).cpu()
+        norms = torch.linalg.vector_norm(
+            residual, dim=-1, dtype=torch.promote_types(residual.dtype, torch.float32)
+        ).cpu()
         if not bool(torch.isfinite(norms).all()):
             require_finite(residual, tap=tap, condition=self._condition, titles=self._titles[self._start :])
         if tap.layer not in self._rows:
