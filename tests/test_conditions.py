@@ -429,6 +429,17 @@ def test_an_ablation_of_half_the_blocks_is_caught(monkeypatch: pytest.MonkeyPatc
         pass
 
 
+def test_another_weight_that_changes_while_a_part_is_removed_is_caught() -> None:
+    decoder = tiny_decoder()
+    with (
+        pytest.raises(CheckMissed, match=r"after ablated-mlp model\.norm\.weight differ"),
+        Ablated("mlp").applied(decoder),
+    ):
+        decoder.model.model.norm.weight.data[3] += 1
+    with Ablated("mlp").applied(tiny_decoder()) as applied:  # the remedy, followed: the decoder anew
+        assert len(applied.proof.changed) == 4
+
+
 def test_a_part_that_comes_back_before_the_end_is_caught() -> None:
     decoder = tiny_decoder()
     before = weights(decoder)

@@ -14,7 +14,19 @@ import pytest
 
 import sample_record
 from armillary.errors import ArgumentError, UnsoundError
-from armillary.figures import Axis, Control, Curve, Drawing, Panel, Reading, View, drawings, figure_names, write_figures
+from armillary.figures import (
+    Axis,
+    Control,
+    Curve,
+    Drawing,
+    Panel,
+    Reading,
+    Rule,
+    View,
+    drawings,
+    figure_names,
+    write_figures,
+)
 from armillary.figures import registry as figure_registry
 from armillary.figures.corpus import across_documents
 from armillary.figures.palette import condition_label, condition_style
@@ -208,7 +220,7 @@ def test_a_spectrum_shorter_than_the_number_of_tokens_is_drawn_whole():
     values = (
         record.dataset["singular_values"].sel(condition="trained", layer=2, spectrum_preparation="normalize").values
     )
-    shares = np.nanmean(values**2 / np.nansum(values**2, axis=-1, keepdims=True), axis=0)
+    shares = (values**2 / np.nansum(values**2, axis=-1, keepdims=True)).mean(axis=0)
     curve = drawings(Reading(record))["spectra"].view(("block 2", "normalize")).panels[0].curves[1]
     assert curve.y == pytest.approx(shares[np.array(curve.x, dtype=int) - 1].tolist())
 
@@ -503,6 +515,22 @@ def test_an_outsized_interval_does_not_flatten_the_curves():
     )
     low, high = wide.reach
     assert 0.1 < low < 1.0 and 100.0 < high < 1000.0
+
+
+def test_a_panel_without_a_positive_number_is_not_drawn_on_a_logarithmic_axis():
+    zero = (Curve("a", (0.0, 1.0), (0.0, 0.0)),)
+    assert not Panel("", Axis("layer"), Axis("value", "log"), zero).drawn
+    assert Panel("", Axis("layer"), Axis("value"), zero).drawn
+
+
+def test_the_name_of_a_rule_finds_room_outside_the_curves():
+    curves = (Curve("a", (0.0, 1.0), (0.1, 1.0)),)
+    low, high = Rule("isotropic cloud 0.1", y=0.1), Rule("ceiling 1", y=1.0)
+    panel = Panel("", Axis("layer"), Axis("value"), curves, (high, low))
+    assert panel.named_above(high) and not panel.named_above(low)
+    reach = panel.reach
+    assert reach[0] < 0.0 and reach[1] > 1.1
+    assert Panel("", Axis("layer"), Axis("value"), curves).reach[1] < 1.1
 
 
 def test_declared_limits_are_kept():

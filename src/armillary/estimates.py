@@ -27,6 +27,7 @@ __all__ = [
     "contrast",
     "estimate",
     "intervals",
+    "require_choices",
 ]
 
 METHOD = "bootstrap-t"

@@ -182,14 +182,14 @@ class Record:
     ) -> Sample:
         """The documents' values of one measured combination, ready to be estimated or contrasted.
 
-        A tap, a set of tokens and a preparation may be left out where only one was measured; nothing is assumed where
-        there were several.
+        A set of tokens and a preparation may be left out where only one was measured; nothing is assumed where there
+        were several.
 
         Args:
             measurement: Name of the variable.
             condition: Its name, or a beginning that only one condition has.
             layer: 0 is the embedding; None for the loss.
-            tap: In words ("final") or as in the dataset ("block_read").
+            tap: In words ("final") or as in the dataset ("block_read"); the stream after the block if left out.
             tokens: Which tokens took part.
             preparation: Ordered steps.
 
@@ -200,7 +200,7 @@ class Record:
             ArgumentError: That combination was not measured, or several were and the call does not say which.
         """
         if tap is None and layer is not None:
-            tap = "block"  # TRANSITION
+            tap = "block"  # until every caller names its tap: then this goes, and the only one measured is meant
         column = the_only(
             self.columns,
             measurement=measurement,

@@ -23,8 +23,8 @@ def common_direction(reading: Reading) -> Drawing | None:
         return None
     panels = []
     for title, note, label, place in (
-        ("overlap of mean directions", "between documents", "⟨m · m′⟩", 0),
-        ("share common to all documents", "between over within", "⟨m · m′⟩ / ⟨|m|²⟩", 1),
+        ("overlap of mean directions", "between documents", "mean of m · m′", 0),
+        ("share common to all documents", "between over within", "mean of m · m′ / mean of |m|²", 1),
     ):
         curves = tuple(
             Curve(reading.label(name), tuple(reading.layers), tuple(value[place].tolist()), style=reading.style(name))

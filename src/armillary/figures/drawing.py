@@ -115,8 +115,9 @@ class Panel:
 
     @property
     def drawn(self) -> bool:
-        """Whether any curve in it is defined anywhere."""
-        return any(curve.drawn for curve in self.curves)
+        """Whether any curve in it is defined anywhere, and positive where a logarithmic axis asks for it."""
+        positive = self.y.scale != "log" or any(isinstance(y, float) and y > 0 for c in self.curves for y in c.y)
+        return positive and any(curve.drawn for curve in self.curves)
 
     @property
     def reach(self) -> tuple[float, float] | None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +16,7 @@ from armillary.estimates import require_choices
 from armillary.invariance import DiagonalGain, GeneralLinear, Orthogonal, Transformation
 from armillary.models.capture import stream
 from armillary.models.conditions import Condition
-from armillary.models.contract import Promise, prove, require
+from armillary.models.contract import prove, require
 from armillary.models.decoder import Decoder
 from armillary.models.documents import Documents
 from armillary.observables.cloud import STEPS, Calibration
@@ -28,8 +25,9 @@ from armillary.record import Record
 from armillary.studies.batch import Grid
 from armillary.studies.dataset import Layout, as_dataset
 from armillary.studies.distributions import Distributions
+from armillary.studies.origin import origin
 from armillary.studies.passes import Told, calibrate, measure
-from armillary.studies.plan import Plan, at_other_taps, default_measurements, statement_layers
+from armillary.studies.plan import Plan, at_other_taps, check_measurements, default_measurements, statement_layers
 from armillary.studies.reader import TapReader
 from armillary.studies.scalars import Scalars
 from armillary.studies.statement import Statement
@@ -115,7 +113,7 @@ class Laboratory:
         measurements = self.measurements
         if measurements is None:
             measurements = default_measurements(calibrated=self.calibration is not None)
-        _check_measurements(measurements, calibrated=self.calibration is not None)
+        check_measurements(measurements, calibrated=self.calibration is not None)
         object.__setattr__(self, "layers", chosen)
         object.__setattr__(self, "measurements", tuple(measurements))
         object.__setattr__(self, "conditions", tuple(self.conditions))
@@ -144,7 +142,6 @@ class Laboratory:
         tell = _counting(progress, len(self.conditions) * (len(self.documents) + len(self.calibration or ())))
         promises = prove(self.decoder)
         require(self.decoder, promises)
-        started = datetime.now(UTC)
         readers, losses, proofs, calibrations, timings = {}, {}, [], {}, {}
         for condition in self.conditions:
             began, name = time.perf_counter(), condition.name
@@ -171,7 +168,15 @@ class Laboratory:
         return Record.write(
             path,
             self.choices(),
-            self._provenance(started, promises, proofs, calibrations, timings),
+            origin(
+                self.decoder,
+                self.documents,
+                promises=promises,
+                conditions=proofs,
+                calibration=self.calibration,
+                calibrations=calibrations,
+                timings=timings,
+            ),
             as_dataset(self._layout(), readers, losses),
         )
 
@@ -307,38 +312,6 @@ class Laboratory:
             "plan": asdict(self.plan),
         }
 
-    def _provenance(
-        self,
-        started: datetime,
-        promises: Sequence[Promise],
-        proofs: list[dict[str, Any]],
-        calibrations: Mapping[str, Mapping[int, Calibration]],
-        timings: Mapping[str, float],
-    ) -> dict[str, Any]:
-        calibration: dict[str, Any] = {"titles": [], "token_hash": None, "rogue_coordinates": {}}
-        if self.calibration is not None:
-            calibration = {
-                "titles": list(self.calibration.titles),
-                "token_hash": self.calibration.hash,
-                "rule": self.calibration.rule,
-                "skipped": self.calibration.provenance()["skipped"],
-                "rogue_coordinates": {
-                    name: {str(layer): list(one.coordinates) for layer, one in found.items()}
-                    for name, found in calibrations.items()
-                },
-            }
-        libraries = ("armillary", "torch", "transformers", "tokenizers", "numpy", "scipy", "xarray")
-        return {
-            "created": started.isoformat(timespec="seconds"),
-            "versions": {"python": platform.python_version(), **{name: version(name) for name in libraries}},
-            "decoder": asdict(self.decoder.facts),
-            "promises": [asdict(one) for one in promises],
-            "conditions": proofs,
-            "documents": self.documents.provenance(),
-            "calibration": calibration,
-            "timings": dict(timings),
-        }
-
 
 def _norm_after(layer: int) -> int:
     """Index among `Decoder.norms` of the norm that reads the stream after block `layer`."""
@@ -352,28 +325,6 @@ def _gain(norm: torch.nn.Module) -> torch.Tensor:
             "Argument `decoder` must have norms with a gain, but one has none. Leave the statement out."
         )
     return torch.as_tensor(weight).detach()
-
-
-def _check_measurements(measurements: Sequence[Measurement], *, calibrated: bool) -> None:
-    seen: dict[tuple[str, str], Measurement] = {}
-    for one in measurements:
-        if not isinstance(one, Measurement):
-            raise ArgumentError(
-                f"Argument `measurements` must hold observables with a declared preparation, but it holds {one!r}. "
-                "Write for example participation_rank.after('normalize')."
-            )
-        key = (one.name, str(one.preparation))
-        if key in seen:
-            raise ArgumentError(
-                f"Argument `measurements` must name each observable once a preparation, but {one} comes twice. "
-                "Leave one out, or run two laboratories."
-            )
-        seen[key] = one
-        if one.preparation.needs_calibration and not calibrated:
-            raise ArgumentError(
-                f"Argument `calibration` must hold documents for {one}, but there is none. "
-                "Pass calibration=Documents(...) disjoint from the others."
-            )
 
 
 def _counting(progress: Progress | None, total: int) -> Callable[[str, int], None]:

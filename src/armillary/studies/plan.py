@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from armillary.errors import ArgumentError
 from armillary.observables.alignment import (
     exponential_overlap,
     mean_overlap,
@@ -30,7 +31,16 @@ from armillary.observables.rank import (
     stable_rank,
 )
 
-__all__ = ["TAPS", "TOKEN_SETS", "Plan", "at_other_taps", "default_measurements", "position_bands", "statement_layers"]
+__all__ = [
+    "TAPS",
+    "TOKEN_SETS",
+    "Plan",
+    "at_other_taps",
+    "check_measurements",
+    "default_measurements",
+    "position_bands",
+    "statement_layers",
+]
 
 TAPS = ("block", "mid", "block_read", "mid_read")
 """The stream after a block, after its attention, and both as the next norm hands them to the sublayer behind it."""
@@ -102,6 +112,37 @@ class Plan:
     rogue_coordinates: int = 3
     condition_number: float = 4.0
     bands: int = 4
+
+
+def check_measurements(measurements: Sequence[Measurement], *, calibrated: bool) -> None:
+    """Refuse a list that no laboratory could report without ambiguity.
+
+    Args:
+        measurements: What is to be measured.
+        calibrated: Whether there are calibration documents.
+
+    Raises:
+        ArgumentError: If an entry is no measurement, comes twice, or needs a calibration that is not there.
+    """
+    seen: dict[tuple[str, str], Measurement] = {}
+    for one in measurements:
+        if not isinstance(one, Measurement):
+            raise ArgumentError(
+                f"Argument `measurements` must hold observables with a declared preparation, but it holds {one!r}. "
+                "Write for example participation_rank.after('normalize')."
+            )
+        key = (one.name, str(one.preparation))
+        if key in seen:
+            raise ArgumentError(
+                f"Argument `measurements` must name each observable once a preparation, but {one} comes twice. "
+                "Leave one out, or run two laboratories."
+            )
+        seen[key] = one
+        if one.preparation.needs_calibration and not calibrated:
+            raise ArgumentError(
+                f"Argument `calibration` must hold documents for {one}, but there is none. "
+                "Pass calibration=Documents(...) disjoint from the others."
+            )
 
 
 def at_other_taps(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
