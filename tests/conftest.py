@@ -1,4 +1,4 @@
-"""What every test stands on: no network, two threads, shapes enforced, one profile for properties.
+"""What every test stands on: no network, one thread, shapes enforced, one profile for properties.
 
 Nothing heavy is imported here. `armillary` must not have been imported before this file ran, since the import hook
 below decorates its functions while they are read.
@@ -16,7 +16,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # read once, when the library is imported
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["MPLBACKEND"] = "Agg"
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(_name, "2")
+    os.environ.setdefault(_name, "1")
 
 import hypothesis
 import jaxtyping

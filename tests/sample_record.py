@@ -678,6 +678,7 @@ def sample_provenance() -> dict[str, Any]:
             {
                 "name": "trained",
                 "label": "trained",
+                "token_hash": digest,
                 "changed": [],
                 "unchanged": 38,
                 "spreads": {},
@@ -687,6 +688,7 @@ def sample_provenance() -> dict[str, Any]:
             {
                 "name": "initial-library-seed0",
                 "label": "initial, library recipe, seed 0",
+                "token_hash": digest,
                 "changed": ["model.embed_tokens.weight"],
                 "unchanged": 9,
                 "spreads": {"model.embed_tokens.weight": 0.02},
@@ -696,6 +698,7 @@ def sample_provenance() -> dict[str, Any]:
             {
                 "name": "ablated-mlp",
                 "label": "without MLP",
+                "token_hash": digest,
                 "changed": [f"model.layers.{i}.mlp.down_proj.weight" for i in range(BLOCKS)],
                 "unchanged": 34,
                 "spreads": {},
@@ -705,7 +708,6 @@ def sample_provenance() -> dict[str, Any]:
         ],
         "documents": {
             "titles": list(DOCUMENTS),
-            "hash": digest,
             "token_hash": digest,
             "texts_hash": digest,
             "source": "invented",
@@ -720,7 +722,8 @@ def sample_provenance() -> dict[str, Any]:
         },
         "calibration": {
             "titles": ["del", "if"],
-            "hash": digest,
+            "skipped": [],
+            "token_hash": digest,
             "rule": "the next 2 of them",
             "rogue_coordinates": {name: {str(layer): [7, 31, 60] for layer in LAYERS} for name in CONDITIONS},
         },

@@ -274,7 +274,8 @@ def test_what_a_rotation_did_is_the_floor_of_rounding(record, tmp_path, text):
     reading = Reading(Record.write(tmp_path / "rough", record.study, record.provenance, dataset))
     rough = {c.transformation: c for c in changes(reading) if c.measurement == "mean_overlap | normalize"}
     assert rough["gain of the next norm"].verdict == "unchanged" and rough["orthogonal"].verdict == "unchanged"
-    assert rough["gain of the next norm"].threshold == pytest.approx(2e-4, rel=1e-3) > ROUNDING
+    assert rough["gain of the next norm"].threshold == pytest.approx(2e-4, rel=1e-3)
+    assert rough["gain of the next norm"].threshold > ROUNDING
     assert rough["general linear, k=4"].verdict == "changes"
 
 
@@ -349,9 +350,8 @@ def test_the_sample_has_the_shape_of_a_real_record(record):
     assert set(record.study["documents"]) == set(real.study["documents"])
     assert set(record.provenance) == set(real.provenance)
     for name in ("decoder", "documents", "calibration"):
-        assert set(record.provenance[name]) == set(real.provenance[name]) | (
-            {"text_hashes"} if name == "documents" else set()
-        ), name
+        own = {"text_hashes"} if name == "documents" else set()  # ids given as numbers have no texts
+        assert set(record.provenance[name]) - own == set(real.provenance[name]) - own, name
     assert all(
         isinstance(one, int)
         for one in (*record.provenance["documents"]["first_ids"], *real.provenance["documents"]["first_ids"])
@@ -367,8 +367,10 @@ def test_the_sample_has_the_shape_of_a_real_record(record):
         )
     for name in ("tap", "tokens", "preparation", "histogram_preparation", "transformation"):
         assert record.dataset[name].values.tolist() == real.dataset[name].values.tolist(), name
-    for name in ("mean_overlap", "participation_rank", "stream_norm_mean", "update_angle"):
-        assert record.dataset[name].attrs["measured"] == real.dataset[name].attrs["measured"], name
+    for name in map(str, record.dataset.data_vars):
+        asked = (json.loads(one[name].attrs.get("measured", "[]")) for one in (record.dataset, real.dataset))
+        ours, theirs = ({tuple(one) for one in found} for found in asked)
+        assert ours == theirs, name
 
 
 def test_the_fine_print_is_there(text):
@@ -393,7 +395,7 @@ def test_massive_tokens_are_counted_and_listed(record, text):
 def test_provenance_names_hashes_versions_and_proofs(record, text):
     for words in (
         record.provenance["decoder"]["weight_hash"],
-        record.provenance["documents"]["hash"],
+        record.provenance["documents"]["token_hash"],
         "2.13.0",
         "Exactly the 4 MLP output projections are zero.",
         "attention rows sum to one",

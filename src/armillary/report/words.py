@@ -148,7 +148,7 @@ def methods(facts: Facts) -> Markup:
         f"The documents were {facts.documents} sequences of {facts.tokens} tokens from "
         f"{source.get('source', 'an unnamed source')} ({source.get('rule', 'selection not recorded')}; start token: "
         f"{source.get('start_token', 'not recorded')}), the same token ids in every condition (SHA-256 "
-        f"{str(source.get('hash', 'not recorded'))[:16]}…). ",
+        f"{str(source.get('token_hash', 'not recorded'))[:16]}…). ",
         f"Conditions: {'; '.join(reading.label(name) for name in reading.conditions)}.{_recipes(facts)} ",
         "At the embedding (layer 0) and after every block we read the residual stream before the final norm, and "
         "where said the stream after attention and the output of the norm that reads it. Unless stated otherwise "
