@@ -278,7 +278,7 @@ def test_what_was_not_asked_for_has_no_row(record):
     [
         "tokens",
         "preparation",
-        pytest.param("tap", marks=pytest.mark.xfail(reason="callers outside do not name their tap yet")),
+        "tap",
     ],
 )
 def test_a_token_set_a_preparation_and_a_tap_are_never_chosen_for_the_caller(record, axis):

@@ -404,6 +404,11 @@ def test_provenance_names_hashes_versions_and_proofs(record, text):
         assert words in text, words
 
 
+def test_rogue_coordinates_stand_in_one_line_where_layers_agree(page, text):
+    assert re.search(r"trained\s*0–4\s*7, 31, 60", text)
+    assert page.read_text(encoding="utf-8").count("7, 31, 60</td>") == len(sample_record.CONDITIONS)
+
+
 def test_the_methods_paragraph_names_method_level_and_resamples(text):
     methods = text[text.index("We measured tiny <invented> decoder") :]
     assert "95% bootstrap-t interval from 2000 resamples of whole documents (seed 0)" in methods

@@ -90,6 +90,7 @@ _PUBLIC = {
     "UnsupportedModelError": "armillary.errors",
     "NumericalError": "armillary.errors",
     "CheckMissed": "armillary.errors",
+    "NothingLeft": "armillary.errors",
 }
 
 if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_house.py holds the two equal
@@ -97,6 +98,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.errors import ArgumentError as ArgumentError
     from armillary.errors import ArmillaryError as ArmillaryError
     from armillary.errors import CheckMissed as CheckMissed
+    from armillary.errors import NothingLeft as NothingLeft
     from armillary.errors import NumericalError as NumericalError
     from armillary.errors import UnsoundError as UnsoundError
     from armillary.errors import UnsupportedModelError as UnsupportedModelError

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from armillary.errors import ArgumentError, ArmillaryError, UnsoundError
+from armillary.errors import ArgumentError, ArmillaryError, NothingLeft, UnsoundError
 
 if TYPE_CHECKING:
     from armillary.models.conditions import Condition
@@ -307,13 +307,14 @@ def _documents(decoder: Decoder, folder: Path | None, *, limit: int, tokens: int
 
 
 def _calibration(decoder: Decoder, folder: Path | None, evaluation: Documents) -> Documents | None:
-    """The next documents of the same source, if any are left; the views that need them are left out otherwise."""
+    """The next documents of the same source; with fewer than two left, the views that need them are left out."""
     try:
-        return _documents(
+        found = _documents(
             decoder, folder, limit=CALIBRATION_DOCUMENTS, tokens=evaluation.tokens, offset=len(evaluation)
         )
-    except ArgumentError:
+    except NothingLeft:
         return None
+    return found if len(found) > 1 else None
 
 
 def _layers(text: str | None) -> list[range] | None:
@@ -405,14 +406,23 @@ def _closing_words(record: Record, page: Path, *, as_json: bool) -> None:
         return
     typer.echo(
         f"{record.provenance['decoder']['name']}: {len(documents['titles'])} documents, "
-        f"token hash {documents['hash'][:12]}"
+        f"token hash {documents['token_hash'][:12]}"
     )
     last = max(record.study["layers"])
     for condition in record.study["conditions"]:
         estimate = record.estimate(
-            "mean_overlap", condition=condition, layer=last, tokens="without_first", preparation="normalize"
+            "mean_overlap",
+            condition=condition,
+            layer=last,
+            tap="block",
+            tokens="without_first",
+            preparation="normalize",
         )
         typer.echo(f"  mean overlap after block {last}, {condition}: {estimate}")
+    if not record.provenance["calibration"]["titles"]:
+        typer.echo(
+            "  no documents were left to calibrate the corpus-mean and rogue-coordinate views, so these are absent"
+        )
     typer.echo(f"record: {record.path}\nreport: {page}")
 
 

@@ -199,8 +199,6 @@ class Record:
         Raises:
             ArgumentError: That combination was not measured, or several were and the call does not say which.
         """
-        if tap is None and layer is not None:
-            tap = "block"  # until every caller names its tap: then this goes, and the only one measured is meant
         column = the_only(
             self.columns,
             measurement=measurement,

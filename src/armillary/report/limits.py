@@ -32,8 +32,8 @@ def limits(facts: Facts) -> Markup:
         ),
         (
             "Low rank is not consensus, and alignment is not clustering.",
-            "Two opposed groups have rank one and no mean direction; one aligned group has rank one and a unit "
-            "mean. That is why overlap, mean direction, ranks and groups stand side by side.",
+            "Two opposed groups have a participation rank of one and no mean direction; one aligned group has the same "
+            "rank and a unit mean. That is why overlap, mean direction, ranks and groups stand side by side.",
         ),
         (
             "An offset can look like structure.",

@@ -25,6 +25,7 @@ __all__ = [
     "listed",
     "minus",
     "paragraph",
+    "ranges",
     "table",
 ]
 
@@ -67,6 +68,17 @@ def listed(words: Sequence[str]) -> str:
 def counted(number: int, thing: str) -> str:
     """A number of things: one layer, 31 layers."""
     return f"one {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def ranges(numbers: list[int]) -> str:
+    """Sorted whole numbers as ranges: 3–9, 12."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}–{high}" for low, high in runs)
 
 
 def paragraph(*content: Any) -> Markup:

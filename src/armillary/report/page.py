@@ -17,6 +17,7 @@ from armillary.report.basis import statement
 from armillary.report.explored import embedded_json, explored
 from armillary.report.limits import limits
 from armillary.report.markup import Markup, element, escaped, join
+from armillary.report.provenance import provenance
 from armillary.report.scope import scope
 from armillary.report.tables import (
     definitions,
@@ -24,7 +25,6 @@ from armillary.report.tables import (
     headlines,
     losses,
     massive,
-    provenance,
     rank_table,
     token_policy_table,
 )

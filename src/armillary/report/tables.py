@@ -1,26 +1,22 @@
-"""Tables of the page: headline numbers, paired differences, token policy, massive tokens, conditions, provenance."""
+"""Tables of the page: headline numbers, paired differences, ranks, token policy, massive tokens, loss, definitions."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 from armillary.figures.choices import POLICY
 from armillary.figures.reading import DEFAULT_TOKENS
 from armillary.figures.terms import RANKS, TOKENS, isotropic_words, layer_words, measurement_words, preparation_words
-from armillary.report.markup import NOT_MEASURED, Markup, counted, element, facts, join, paragraph, table
+from armillary.report.markup import NOT_MEASURED, Markup, counted, element, join, paragraph, ranges, table
 from armillary.report.words import UNDEFINED_ENDS, Facts, Headline, direction, shown_layers
 
 __all__ = [
-    "conditions_table",
     "definitions",
     "differences",
     "headlines",
     "losses",
     "massive",
-    "provenance",
     "rank_table",
     "token_policy_table",
 ]
@@ -147,7 +143,7 @@ def massive(known: Facts) -> Markup:
                 f"{int(here.sum())} of {here.size}",
                 str(first),
                 str(later),
-                _ranges(layers) or "none",
+                ranges(layers) or "none",
             ]
         )
         listed += _listed(known, here, reading.label(name))
@@ -199,118 +195,8 @@ def definitions(known: Facts) -> Markup:
     return element("details", element("summary", "Definitions of all measurements"), table("", heads, rows))
 
 
-def conditions_table(known: Facts) -> Markup:
-    """Every condition with the proof of what it changed."""
-    rows = []
-    for proof in known.reading.provenance.get("conditions") or []:
-        if not isinstance(proof, Mapping):
-            continue
-        changed = [str(name) for name in proof.get("changed") or []]
-        spreads = proof.get("spreads") or {}
-        detail: list[Any] = []
-        if changed:
-            detail.append(
-                element(
-                    "details",
-                    element("summary", f"{len(changed)} tensor{'s' if len(changed) > 1 else ''}"),
-                    element("span", ", ".join(changed), class_="hash"),
-                )
-            )
-        else:
-            detail.append("none")
-        measured = ", ".join(f"{name} {value:.4g}" for name, value in list(spreads.items())[:6]) if spreads else "—"
-        label = str(proof.get("label") or known.reading.label(str(proof.get("name", ""))))
-        rows.append(
-            [
-                f"{proof.get('name', '')}: {label}",
-                join(detail),
-                str(proof.get("unchanged", "")),
-                measured,
-                str(proof.get("sentence", "")),
-            ]
-        )
-    if not rows:
-        return paragraph("No condition proofs are recorded.")
-    return table(
-        "What each condition changed, and nothing else.",
-        ["condition", "changed", "unchanged", "measured spreads", "proof"],
-        rows,
-    )
-
-
-def provenance(known: Facts) -> Markup:
-    """Decoder facts, documents, versions, promises and everything else the record says of its origin."""
-    origin = known.reading.provenance
-    parts = [facts("Decoder", _flat(known.decoder)), conditions_table(known)]
-    parts.append(
-        facts(
-            "Documents",
-            _flat({k: v for k, v in known.source.items() if k not in ("titles", "first_ids", "text_hashes")}),
-        )
-    )
-    parts.append(_documents(known))
-    promises = [item for item in origin.get("promises") or [] if isinstance(item, Mapping)]
-    if promises:
-        rows = [
-            [str(p.get("name")), str(p.get("expected")), str(p.get("got")), "kept" if p.get("passed") else "MISSED"]
-            for p in promises
-        ]
-        parts.append(table("What the decoder proved when it was loaded.", ["promise", "expected", "got", ""], rows))
-    rest = {
-        name: value for name, value in origin.items() if name not in ("decoder", "conditions", "documents", "promises")
-    }
-    for name, value in rest.items():
-        if isinstance(value, Mapping):
-            parts.append(facts(name.replace("_", " ").capitalize(), _flat(value)))
-    single = {name: value for name, value in rest.items() if not isinstance(value, Mapping)}
-    parts.append(facts("Record", _flat({**single, "hash of the measurements": known.reading.digest})))
-    choices = json.dumps(known.reading.study, indent=1, ensure_ascii=False, default=str)
-    parts.append(element("details", element("summary", "Every choice of the study"), element("pre", choices)))
-    return join(parts)
-
-
 def _named(headline: Headline) -> str:
     return f"{measurement_words(headline[0])}, {preparation_words(headline[1])}"
-
-
-def _documents(known: Facts) -> Markup:
-    first, hashes = known.source.get("first_ids") or [], known.source.get("text_hashes") or []
-    rows = []
-    for place, title in enumerate(known.reading.documents):
-        identity = first[place] if place < len(first) else "not recorded"
-        digest = hashes[place] if place < len(hashes) else "not recorded"
-        rows.append([title, str(identity), element("span", str(digest), class_="hash")])
-    listing = table("", ["document", "first token id", "hash of its text"], rows)
-    summary = f"{counted(known.documents, 'document').capitalize()}, with the first id of each"
-    return element("details", element("summary", summary), listing)
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in tree.items():
-        words = f"{prefix}{str(name).replace('_', ' ')}"
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{words}: ")
-        else:
-            yield words, _plain(value)
-
-
-def _plain(value: Any) -> Any:
-    if value is None:
-        return "none recorded"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        return (
-            ", ".join(
-                "; ".join(f"{k}: {v}" for k, v in item.items()) if isinstance(item, Mapping) else str(item)
-                for item in value
-            )
-            or "none"
-        )
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    text = str(value)
-    return element("span", text, class_="hash") if len(text) >= 32 and " " not in text else text
 
 
 def _listed(known: Facts, here: Any, label: str) -> list[Markup]:
@@ -323,21 +209,10 @@ def _listed(known: Facts, here: Any, label: str) -> list[Markup]:
         element(
             "li",
             f"{label}: {known.reading.documents[document]}, position {position + 1}, layers "
-            f"{_ranges(layers[here[:, document, position + 1]].tolist())}",
+            f"{ranges(layers[here[:, document, position + 1]].tolist())}",
         )
         for document, position in places[:LISTED]
     ]
     if len(places) > LISTED:
         lines.append(element("li", f"{label}: {len(places) - LISTED} more"))
     return lines
-
-
-def _ranges(numbers: list[int]) -> str:
-    """Sorted whole numbers as ranges: 3–9, 12."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(low) if low == high else f"{low}–{high}" for low, high in runs)
