@@ -71,6 +71,7 @@
     panel.rules.forEach(function (r) {
       var span = r.y !== null ? (panel.x.limits || [Math.min.apply(null, xs), Math.max.apply(null, xs)])
         : (panel.y.limits || [Math.min.apply(null, ys), Math.max.apply(null, ys)]);
+      if (r.y !== null && span[0] === span[1]) { span = [span[0] - 0.5, span[1] + 0.5]; }
       out.push({type: "scatter", xaxis: "x" + suffix, yaxis: "y" + suffix, mode: "lines+text", showlegend: false, hoverinfo: "skip",
         x: r.y !== null ? span : [r.x, r.x], y: r.y !== null ? [r.y, r.y] : span,
         text: ["", escaped(r.name)], textposition: r.y !== null ? (r.above ? "top left" : "bottom left") : r.x < (Math.min.apply(null, xs) + Math.max.apply(null, xs)) / 2 ? "bottom right" : "bottom left", cliponaxis: true,
