@@ -6,6 +6,7 @@ skipped, 130 interrupted. Heavy imports happen inside the commands, so that `arm
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -159,6 +160,8 @@ def report(
 
 def main() -> None:
     """Run the command line; every trouble that armillary explains ends in one sentence and its exit code."""
+    # Threads that wait by spinning take the cores from those that work; libgomp reads this when torch is loaded.
+    os.environ.setdefault("GOMP_SPINCOUNT", "20000")
     arguments = sys.argv[1:] or ["--help"]
     try:
         code = typer.main.get_command(app).main(arguments, prog_name="armillary", standalone_mode=False)

@@ -19,8 +19,8 @@ __all__ = ["eigenvalues"]
 def eigenvalues(matrices: Overlaps) -> Tensor:
     """Eigenvalues of symmetric matrices, descending; those that rounding made negative are zero.
 
-    A matrix of a few hundred rows is too small for several cores, and a batch of them is not: on the CPU each one
-    goes to a core of its own (LAPACK releases the interpreter), elsewhere the device's own batched routine is used.
+    A matrix of a few hundred rows is too small for several cores, and a batch of them is not: on the CPU each core
+    takes a share of the batch (LAPACK releases the interpreter), elsewhere the device's own batched routine is used.
 
     Args:
         matrices: Symmetric positive semidefinite, `*batch n n`.
@@ -29,26 +29,31 @@ def eigenvalues(matrices: Overlaps) -> Tensor:
         Tensor `*batch n`, in the dtype of `matrices`; NaN for a matrix that holds NaN.
     """
     size = matrices.shape[-1]
-    if matrices.device.type != "cpu":
-        undefined = torch.isnan(matrices).any(-1).any(-1)
-        values = torch.linalg.eigvalsh(torch.where(undefined[..., None, None], 0.0, matrices))
-        return torch.where(undefined[..., None], torch.nan, values).flip(-1).clamp(min=0.0)
-    flat = matrices.reshape(-1, size, size).numpy()
+    undefined = ~torch.isfinite(matrices).all(-1).all(-1)
+    if bool(undefined.any()):
+        matrices = torch.where(undefined[..., None, None], 0.0, matrices)
+    if matrices.device.type == "cpu":
+        values = _on_all_cores(matrices.reshape(-1, size, size).numpy()).reshape(*matrices.shape[:-1])
+    else:
+        values = torch.linalg.eigvalsh(matrices)
+    values = values.flip(-1).clamp(min=0.0)
+    return torch.where(undefined[..., None], torch.nan, values)
+
+
+def _on_all_cores(matrices: np.ndarray) -> Tensor:
+    parts = np.array_split(matrices, min(_cores(), len(matrices)))  # one call a core: handing over takes milliseconds
     with _controller().limit(limits=1, user_api="blas"):
-        rows = list(_pool().map(_of_one, flat))
-    return torch.from_numpy(np.stack(rows)).reshape(*matrices.shape[:-2], size)
+        return torch.from_numpy(np.concatenate(list(_pool().map(np.linalg.eigvalsh, parts))))
 
 
-def _of_one(matrix: np.ndarray) -> np.ndarray:
-    if not np.isfinite(matrix).all():
-        return np.full(len(matrix), np.nan, dtype=matrix.dtype)
-    return np.maximum(np.linalg.eigvalsh(matrix)[::-1], 0.0)
+@cache
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return ThreadPoolExecutor(max_workers=cores, thread_name_prefix="eigenvalues")
+    return ThreadPoolExecutor(max_workers=_cores(), thread_name_prefix="eigenvalues")
 
 
 @cache
