@@ -381,6 +381,23 @@ def _spectrum() -> np.ndarray:
     return out
 
 
+_OVERLAPS = ("mean_overlap", "smallest_overlap", "overlap_by_band")
+_SHARES = ("squared_mean_direction", "exponential_overlap", "clustering_order_parameter", "order_parameter_sweep")
+_COUNTS = ("cluster_count", "cluster_count_sweep", *RANKS)
+_SIZES = (
+    *("stream_norm_mean", "stream_norm_spread", "stream_norm_median", "stream_norm_first"),
+    *("zero_rows", "massive_tokens", "update_norm", "update_tangential", "loss"),
+)
+ENDS: dict[str, dict[str, float]] = {
+    **{name: {"lowest": -1.0, "highest": 1.0} for name in _OVERLAPS},
+    **{name: {"lowest": 0.0, "highest": 1.0} for name in _SHARES},
+    **{name: {"lowest": 1.0} for name in _COUNTS},
+    **{name: {"lowest": 0.0} for name in _SIZES},
+    "update_angle": {"lowest": 0.0, "highest": float(np.pi)},
+}
+"""The attainable range of each variable, where it has one."""
+
+
 def sample_dataset() -> xarray.Dataset:
     """The measurements, with every variable and coordinate a laboratory record has."""
     import xarray as xr
@@ -480,6 +497,9 @@ def sample_dataset() -> xarray.Dataset:
             "units": "nats per token",
         },
     )
+    for name, ends in ENDS.items():
+        if name in variables:
+            variables[name][2].update(ends)
     variables.update(_references())
     isotropic, found = _isotropic()
     variables.update(found)

@@ -293,3 +293,19 @@ def test_an_estimate_below_the_minimum_prints_its_flag():
     below, at = (str(Estimate(1.0, 0.5, 1.5, 0.9, m)) for m in (MINIMUM_MEMBERS - 1, MINIMUM_MEMBERS))
     assert "fewer than 8 documents the interval may cover less often than 90%" in below
     assert at == "1.00 [0.5, 1.5] 90% over 8 documents"
+
+
+def test_ends_are_cut_at_the_attainable_range_and_the_value_stays():
+    values = np.array([0.01, 0.0, 0.02, 0.01, 0.0, 0.01, 0.02, 0.95])  # one document far from the others
+    plain = intervals(values, level=0.95, resamples=2000, seed=0)
+    assert float(plain.high) > 1.0, "a studentized bootstrap knows no range"
+    cut = plain.within(-1.0, 1.0)
+    assert float(cut.high) == 1.0
+    assert float(cut.low) == float(plain.low)
+    assert float(cut.value) == float(plain.value)
+    names = tuple("abcdefgh")
+    overlap = Sample(values, names, "mean_overlap", "normalize", lowest=-1.0, highest=1.0)
+    assert estimate(overlap, level=0.95, resamples=2000, seed=0).high == 1.0
+    other = Sample(-values, names, "mean_overlap", "normalize", lowest=-1.0, highest=1.0)
+    difference = contrast(overlap, other, level=0.95, resamples=2000, seed=0)
+    assert difference.high == 2.0, "a difference of two overlaps reaches 2"

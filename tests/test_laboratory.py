@@ -356,6 +356,18 @@ def test_rows_of_the_json_name_every_choice(tmp_path: Path) -> None:
     assert any(row["measurement"] == "loss" for row in rows)
 
 
+def test_no_interval_leaves_the_range_that_its_number_can_take(tmp_path: Path) -> None:
+    record = Laboratory(tiny_decoder("llama"), documents(count=3), [Trained(), Ablated("mlp")]).run(tmp_path / "record")
+    rows = [row for row in record.rows() if row["low"] is not None and row["high"] is not None]
+    for row in rows:
+        attrs = record.dataset[row["measurement"]].attrs
+        assert attrs.get("lowest", -math.inf) <= row["low"] <= row["high"] <= attrs.get("highest", math.inf), row
+    assert record.dataset["mean_overlap"].attrs["highest"] == 1.0
+    assert record.dataset["participation_rank"].attrs["lowest"] == 1.0
+    frame = record.contrast("trained", "ablated-mlp", "mean_overlap")
+    assert frame["high"].max() <= 2.0
+
+
 def test_users_own_measurements_replace_the_laboratorys_list(tmp_path: Path) -> None:
     wide = Grouping(AngularDistance(), Connected(within=1.2))
     chosen = [participation_rank.after("normalize"), cluster_count(wide).after("center", "normalize")]

@@ -333,7 +333,7 @@ def test_the_token_section_says_what_exists_for_which_tokens_and_taps(tmp_path):
         "Kept without the first token only, after each block: spectra, threshold sweeps, overlap by position band and mean directions.",
         "differs between layers and between conditions",
         "no difference is ever taken on it",
-        "an end can pass what the number can reach",
+        "are cut at the range that a number can take",
     ):
         assert words in section, words
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -66,7 +66,8 @@ class Estimate:
     """A mean over members with its interval.
 
     The method knows the members' numbers and not what they can be: an end may lie outside the attainable range, above 1
-    for an overlap or below 1 for a rank. It is left there, for a cut end would look like knowledge.
+    for an overlap or below 1 for a rank. Where the range is known (`Intervals.within`, a record's attributes) ends are
+    cut there, which costs no coverage, since the mean lies within.
 
     Attributes:
         value: Mean over the members at which the measurement is defined.
@@ -133,6 +134,19 @@ class Intervals:
     asked: int
     level: float
 
+    def within(self, lowest: ArrayLike, highest: ArrayLike) -> Intervals:
+        """The same with ends cut at the attainable range: the true mean lies there, so that this costs no coverage.
+
+        Args:
+            lowest: Lowest attainable mean, one number or one for each column; minus infinity for none.
+            highest: Highest attainable mean, likewise.
+
+        Returns:
+            Intervals whose ends lie within the range.
+        """
+        low, high = np.asarray(np.maximum(self.low, lowest)), np.asarray(np.minimum(self.high, highest))
+        return replace(self, low=low, high=high)
+
     def estimate(self, index: tuple[int, ...] = (), *, unit: str = "documents") -> Estimate:
         """One of them.
 
@@ -165,6 +179,8 @@ class Sample:
         tokens: Which tokens took part.
         metric: "residual", or "read" for what the next sublayer's norm hands on.
         source: Hash of the members themselves (token ids), where there is one.
+        lowest: Lowest attainable value; ends of intervals are cut there.
+        highest: Highest attainable value, likewise.
     """
 
     values: Column
@@ -174,6 +190,8 @@ class Sample:
     tokens: str = "all"
     metric: str = "residual"
     source: str = ""
+    lowest: float = -math.inf
+    highest: float = math.inf
 
     def __post_init__(self) -> None:
         """Values and names belong together, one to one."""
@@ -258,7 +276,10 @@ def estimate(
         )
     if len(array) < 2:
         raise UnsoundError(_lonely(len(array), unit))
-    return intervals(array, level=level, resamples=resamples, seed=seed).estimate(unit=unit)
+    found = intervals(array, level=level, resamples=resamples, seed=seed)
+    if isinstance(values, Sample):
+        found = found.within(values.lowest, values.highest)
+    return found.estimate(unit=unit)
 
 
 def contrast(
@@ -295,7 +316,11 @@ def contrast(
             f"Argument `b` must hold the same members as `a`, but the shapes are {left.shape} and {right.shape}. "
             "Measure both on identical documents."
         )
-    return estimate(left - right, level=level, resamples=resamples, seed=seed, unit=unit)
+    difference = estimate(left - right, level=level, resamples=resamples, seed=seed, unit=unit)
+    if not (isinstance(a, Sample) and isinstance(b, Sample)):
+        return difference
+    low, high = max(difference.low, a.lowest - b.highest), min(difference.high, a.highest - b.lowest)
+    return replace(difference, low=low, high=high)
 
 
 def _require_alike(a: Sample, b: Sample) -> None:

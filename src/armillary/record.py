@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -153,7 +153,13 @@ class Record:
     @cached_property
     def intervals(self) -> Intervals:
         """The interval of every column of `values`, computed once."""
-        return intervals(self.values, **self._choices)
+        return intervals(self.values, **self._choices).within(*self._range(self.columns["measurement"]))
+
+    def _range(self, measurements: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Lowest and highest attainable value of each named measurement, as its attributes state them."""
+        attributes = [self.dataset[name].attrs for name in measurements]
+        lowest = np.array([float(one.get("lowest", -math.inf)) for one in attributes])
+        return lowest, np.array([float(one.get("highest", math.inf)) for one in attributes])
 
     def rows(self) -> list[dict[str, Any]]:
         """Every measured combination as one flat row, ready for strict JSON.
@@ -212,7 +218,18 @@ class Record:
         metric = "read" if row["place"].endswith("_read") else "residual"
         source = str((self.provenance.get("documents") or {}).get("token_hash", ""))
         members = tuple(str(title) for title in self.dataset["document"].values)
-        return Sample(self.values[:, column], members, measurement, row["preparation"], row["tokens"], metric, source)
+        lowest, highest = (float(end[0]) for end in self._range([measurement]))
+        return Sample(
+            self.values[:, column],
+            members,
+            measurement,
+            row["preparation"],
+            row["tokens"],
+            metric,
+            source,
+            lowest,
+            highest,
+        )
 
     def estimate(self, measurement: str, **where: Any) -> Estimate:
         """One measured combination with its interval.
@@ -289,7 +306,8 @@ class Record:
             )
         difference = self.values[:, both["column"].to_numpy()] - self.values[:, both["column_b"].to_numpy()]
         columns = both[keys].assign(condition=left, against=right)
-        return self._framed(columns, intervals(difference, **self._choices))
+        lowest, highest = self._range(both["measurement"])
+        return self._framed(columns, intervals(difference, **self._choices).within(lowest - highest, highest - lowest))
 
     # other formats -----------------------------------------------------------------------------------------------
 

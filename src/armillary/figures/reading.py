@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from armillary.errors import ArgumentError, UnsoundError
 from armillary.estimates import UNPAIRED_TOKENS, intervals
@@ -188,7 +188,9 @@ class Reading:
             if one is None or other is None:
                 self._profiles[key] = None
             else:
-                self._profiles[key] = self.summary(one - other, self._positions(along))
+                lowest, highest = self.attainable(variable)
+                ends = (lowest - highest, highest - lowest)
+                self._profiles[key] = self.summary(one - other, self._positions(along), ends)
         return self._profiles[key]
 
     def one(self, variable: str, **labels: Any) -> tuple[float, float, float, int]:
@@ -196,7 +198,7 @@ class Reading:
         values = self.values(variable, None, **labels)
         if values is None:
             return math.nan, math.nan, math.nan, 0
-        profile = self.summary(values[:, None], (0,))
+        profile = self.summary(values[:, None], (0,), self.attainable(variable))
         return (math.nan, math.nan, math.nan, 0) if profile is None else profile.at(0)
 
     def isotropic(self, measurement: str, preparation: str) -> float:
@@ -223,8 +225,18 @@ class Reading:
         known = all(label in array[name].values for name, label in where.items() if name in array.coords)
         return float(array.sel(where)) if known else math.nan
 
-    def summary(self, values: Numbers, x: tuple[float | str, ...]) -> Profile | None:
-        """Values [document, x] with intervals, undefined for one document; None where nothing is defined."""
+    def attainable(self, variable: str) -> tuple[float, float]:
+        """Lowest and highest value that a variable can take, as its attributes state them."""
+        attrs = self.dataset[variable].attrs if variable in self.dataset else {}
+        return float(attrs.get("lowest", -math.inf)), float(attrs.get("highest", math.inf))
+
+    def summary(
+        self,
+        values: Numbers,
+        x: tuple[float | str, ...],
+        ends: tuple[ArrayLike, ArrayLike] = (-math.inf, math.inf),
+    ) -> Profile | None:
+        """Values [document, x] with intervals cut at `ends`; None where nothing is defined."""
         defined = np.isfinite(values).any(axis=0)
         if not defined.any():
             return None
@@ -234,6 +246,7 @@ class Reading:
             value[defined] = values[0, defined]
         else:
             result = intervals(values[:, defined], level=self.level, resamples=self.resamples, seed=self.seed)
+            result = result.within(*(np.broadcast_to(end, len(x))[defined] for end in ends))
             value[defined], low[defined], high[defined] = result.value, result.low, result.high
         return Profile(x, value, low, high, members)
 
@@ -271,7 +284,8 @@ class Reading:
             if (values := self.values(variable, along, **{**labels, **({} if name is None else {"condition": name})}))
             is not None
         }
-        whole = self.summary(np.concatenate(list(blocks.values()), axis=1), x * len(blocks)) if blocks else None
+        ends = self.attainable(variable)
+        whole = self.summary(np.concatenate(list(blocks.values()), axis=1), x * len(blocks), ends) if blocks else None
         for place, name in enumerate(blocks):
             part = slice(place * len(x), (place + 1) * len(x))
             key = (variable, along, *sorted({**labels, **({} if name is None else {"condition": name})}.items()))

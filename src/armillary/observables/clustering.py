@@ -6,6 +6,7 @@ does. A merger of groups with shares a and b adds 2 a b to the order parameter, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,7 +111,7 @@ def cluster_count(grouping: Grouping) -> Observable:
         counts, _ = cluster_sweep(cloud, grouping.distance, (grouping.rule.within,))
         return counts[..., 0]
 
-    return _declared("cluster_count", "k", "number of groups", count, grouping)
+    return _declared("cluster_count", "k", "number of groups", count, grouping, highest=math.inf)
 
 
 def clustering_order_parameter(grouping: Grouping) -> Observable:
@@ -127,7 +128,8 @@ def clustering_order_parameter(grouping: Grouping) -> Observable:
         _, orders = cluster_sweep(cloud, grouping.distance, (grouping.rule.within,))
         return orders[..., 0]
 
-    return _declared("clustering_order_parameter", "sum w^2", "sum of squared group shares", order, grouping)
+    words = "sum of squared group shares"
+    return _declared("clustering_order_parameter", "sum w^2", words, order, grouping, highest=1.0)
 
 
 OBSERVABLES["cluster_count"] = cluster_count
@@ -216,7 +218,9 @@ def _single_linkage(condensed: np.ndarray, tokens: int) -> np.ndarray | None:
     return np.asarray(linkage(condensed, "single"))
 
 
-def _declared(name: str, symbol: str, words: str, function: object, grouping: Grouping) -> Observable:
+def _declared(
+    name: str, symbol: str, words: str, function: object, grouping: Grouping, *, highest: float
+) -> Observable:
     return Observable(
         name=name,
         symbol=symbol,
@@ -226,6 +230,7 @@ def _declared(name: str, symbol: str, words: str, function: object, grouping: Gr
         wants="cloud",
         undefined="a row of zero length",
         needs_unit_rows=True,
+        attainable=(0.0 if highest == 1.0 else 1.0, highest),
         parameters=(
             ("grouping", str(grouping)),
             ("distance", str(grouping.distance)),

@@ -9,6 +9,7 @@ or `cloud` (all of them, see `Cloud`). Batching, sharing, preparation and the la
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -89,6 +90,7 @@ class Observable:
     wants: Input
     undefined: str
     needs_unit_rows: bool
+    attainable: tuple[float, float] = (-math.inf, math.inf)
     parameters: tuple[tuple[str, float | str], ...] = ()
 
     @property
@@ -198,7 +200,13 @@ class Measurement:
 
 
 def observable(
-    *, symbol: str, source: str, definition: str = "", undefined: str = "never", needs_unit_rows: bool = False
+    *,
+    symbol: str,
+    source: str,
+    definition: str = "",
+    undefined: str = "never",
+    needs_unit_rows: bool = False,
+    attainable: tuple[float, float] = (-math.inf, math.inf),
 ) -> Callable[[Callable[..., Any]], Observable]:
     """Declare a function of one configuration as an observable.
 
@@ -208,6 +216,7 @@ def observable(
         definition: The formula in words; the first line of the docstring if empty.
         undefined: When its value is NaN.
         needs_unit_rows: Whether it is defined for rows of unit length only.
+        attainable: The lowest and the highest value it can take; ends of intervals are cut there.
 
     Returns:
         A decorator that turns the function into an `Observable` and enters it under its name.
@@ -234,6 +243,7 @@ def observable(
             wants=wants,  # type: ignore[arg-type]
             undefined=undefined,
             needs_unit_rows=needs_unit_rows,
+            attainable=attainable,
         )
         OBSERVABLES[made.name] = made
         return made

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from armillary.figures.reading import Numbers, Reading
-from armillary.figures.terms import MEASUREMENTS, TOKENS, layer_words, measurement_words, preparation_words
+from armillary.figures.terms import (
+    MEASUREMENTS,
+    TOKENS,
+    layer_words,
+    measurement_name,
+    measurement_words,
+    preparation_words,
+)
 from armillary.report.markup import UNDEFINED, Markup, element, interval, join, listed, paragraph, table
 
 __all__ = ["Change", "changes", "floor", "statement"]
@@ -69,7 +76,10 @@ def changes(reading: Reading) -> tuple[Change, ...]:
         rotated = _moved(before, at[ROTATION]) if ROTATION in at else np.zeros(len(names))
         threshold = np.where(rotated <= TURNED, np.maximum(ROUNDING, SAFETY * rotated), ROUNDING)
         for transformation, after in at.items():
-            profiles = [reading.summary(values, names) for values in (before, after, after - before)]
+            ends = np.array([reading.attainable(measurement_name(name)[0]) for name in names]).T
+            spans = (ends[0] - ends[1], ends[1] - ends[0])
+            profiles = [reading.summary(before, names, tuple(ends)), reading.summary(after, names, tuple(ends))]
+            profiles.append(reading.summary(after - before, names, spans))
             moved = _moved(before, after)
             for place, name in enumerate(names):
                 first, then, difference = (NOTHING if one is None else one.at(name) for one in profiles)

@@ -31,8 +31,9 @@ def scope(known: Facts) -> Markup:
         _other_taps(reading),
         _pictures(reading),
         _unpaired(reading),
-        f"Intervals ({METHOD}) know nothing of the range of a number: with few documents an end can pass what the "
-        "number can reach, such as an overlap above 1 or a rank below 1.",
+        f"Ends of intervals ({METHOD}) are cut at the range that a number can take, such as 1 for an overlap. The true "
+        "mean lies in that range, so this costs no coverage. An interval that reaches its range says little: one "
+        "document far from the others makes it wide.",
     ]
     return element("ul", *(element("li", point) for point in points if point))
 

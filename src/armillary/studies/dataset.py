@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,12 @@ _UPDATE_WORDS = {
         "part of the update orthogonal to the stream, over the length before, mean over tokens",
     ),
     "angle": ("angle(x, x + u)", "angle in radians between the stream before and after the sublayer, mean over tokens"),
+}
+_UPDATE_RANGES = {
+    "norm": {"lowest": 0.0},
+    "radial": {},
+    "tangential": {"lowest": 0.0},
+    "angle": {"lowest": 0.0, "highest": math.pi},
 }
 _SCALAR = ("condition", "tap", "layer", "tokens", "preparation", "document")
 
@@ -99,6 +106,7 @@ def as_dataset(layout: Layout, readers: Mapping[str, TapReader], losses: Mapping
             "source": "the decoder's own head",
             "undefined": "never",
             "units": "nats per token",
+            "lowest": 0.0,
         },
     )
     bands = position_bands(layout.tokens, plan.bands)
@@ -175,10 +183,21 @@ def _scalars(layout: Layout, readers: Mapping[str, TapReader], preparations: lis
     return found
 
 
+def _range(lowest: float, highest: float) -> dict[str, float]:
+    """The attainable range as attributes: ends of intervals are cut there."""
+    return {k: v for k, v in (("lowest", lowest), ("highest", highest)) if math.isfinite(v)}
+
+
 def _massive(layout: Layout) -> dict[str, Any]:
     ratio = layout.plan.massive_ratio
     words = f"number of tokens whose norm exceeds {ratio:g} times the median norm of their document"
-    return {"symbol": "n_massive", "definition": words, "source": "Sun et al. 2024", "undefined": "never"}
+    return {
+        "symbol": "n_massive",
+        "definition": words,
+        "source": "Sun et al. 2024",
+        "undefined": "never",
+        "lowest": 0.0,
+    }
 
 
 def _attributes(layout: Layout, measurement: Measurement) -> dict[str, Any]:
@@ -189,6 +208,7 @@ def _attributes(layout: Layout, measurement: Measurement) -> dict[str, Any]:
         "source": one.source,
         "undefined": one.undefined,
         **dict(one.parameters),
+        **_range(*one.attainable),
     }
     if one.name == "algebraic_rank":
         share = rank_tolerance(layout.tokens, layout.width, layout.resolution)
@@ -214,6 +234,7 @@ def _updates(readers: Mapping[str, TapReader]) -> dict[str, tuple[Any, ...]]:
                 "source": "u = y - x between neighboring taps",
                 "undefined": "a zero row, and at the embedding",
                 "measured": json.dumps(measured),
+                **_UPDATE_RANGES[part],
             },
         )
     return found
@@ -244,12 +265,20 @@ def _pictures(layout: Layout, readers: Mapping[str, TapReader]) -> dict[str, tup
         "order_parameter_sweep": (
             sweep,
             np.stack([reader.distributions.orders for reader in every]),
-            {"definition": "sum of squared shares of groups connected within the threshold angle", **swept},
+            {
+                "definition": "sum of squared shares of groups connected within the threshold angle",
+                **swept,
+                **_range(0.0, 1.0),
+            },
         ),
         "cluster_count_sweep": (
             sweep,
             np.stack([reader.distributions.counts for reader in every]),
-            {"definition": "number of groups, connected components within the threshold angle", **swept},
+            {
+                "definition": "number of groups, connected components within the threshold angle",
+                **swept,
+                **_range(1.0, math.inf),
+            },
         ),
         "overlap_by_band": (
             ("condition", "layer", "band", "document"),
@@ -259,6 +288,7 @@ def _pictures(layout: Layout, readers: Mapping[str, TapReader]) -> dict[str, tup
                 "tap": "block",
                 "tokens": "without_first",
                 "preparation": "normalize",
+                **_range(-1.0, 1.0),
             },
         ),
         "massive_token_mask": (
