@@ -382,7 +382,7 @@ def _spectrum() -> np.ndarray:
 
 
 _OVERLAPS = ("mean_overlap", "smallest_overlap", "overlap_by_band")
-_SHARES = ("squared_mean_direction", "exponential_overlap", "clustering_order_parameter", "order_parameter_sweep")
+_SHARES = ("exponential_overlap", "clustering_order_parameter", "order_parameter_sweep")
 _COUNTS = ("cluster_count", "cluster_count_sweep", *RANKS)
 _SIZES = (
     *("stream_norm_mean", "stream_norm_spread", "stream_norm_median", "stream_norm_first"),
@@ -390,8 +390,9 @@ _SIZES = (
 )
 ENDS: dict[str, dict[str, float]] = {
     **{name: {"lowest": -1.0, "highest": 1.0} for name in _OVERLAPS},
-    **{name: {"lowest": 0.0, "highest": 1.0} for name in _SHARES},
-    **{name: {"lowest": 1.0} for name in _COUNTS},
+    **{name: {"lowest": 1 / TOKENS_PER_DOCUMENT, "highest": 1.0} for name in _SHARES},
+    "squared_mean_direction": {"lowest": 0.0, "highest": 1.0},
+    **{name: {"lowest": 1.0, "highest": float(TOKENS_PER_DOCUMENT)} for name in _COUNTS},
     **{name: {"lowest": 0.0} for name in _SIZES},
     "update_angle": {"lowest": 0.0, "highest": float(np.pi)},
 }

@@ -173,7 +173,9 @@ def test_the_installed_command_goes_end_to_end_and_a_record_is_drawn_again_witho
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr == ""  # no progress where there is no terminal, and no library that talks
     assert "record: deep/down/record\nreport: deep/down/record/report.html\n" in ended.stdout
-    assert "mean overlap after block 4, ablated-mlp: " in ended.stdout and "95% over 4 documents" in ended.stdout
+    assert "mean overlap after block 4, rows normalized, first token left out:\n" in ended.stdout
+    assert "  ablated-mlp " in ended.stdout and "95% over 4 documents" in ended.stdout
+    assert ended.stdout.count("fewer than 8 documents") == 1  # said once, not beside every number
     record = tmp_path / "deep/down/record"
     held = {path.name for path in record.iterdir()}
     assert held == {"study.toml", "provenance.json", "measurements.nc", "report.html", "figures"}

@@ -31,6 +31,17 @@ def test_the_ten_lines_of_the_readme_run_and_print_an_interval(
     assert (tmp_path / "records/from-python/measurements.nc").is_file()
 
 
+def test_the_observable_of_the_contributors_page_prints_what_its_comment_says(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (block,) = python_blocks(ROOT / "CONTRIBUTING.md")
+    try:
+        exec(compile(block, "CONTRIBUTING.md", "exec"), {})
+    finally:
+        armillary.OBSERVABLES.pop("largest_overlap", None)
+    assert float(capsys.readouterr().out) == pytest.approx(0.8)
+
+
 def test_the_examples_of_all_docstrings_print_what_they_say() -> None:
     tried = 0
     for module in pkgutil.walk_packages(armillary.__path__, "armillary."):

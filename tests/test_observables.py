@@ -451,6 +451,39 @@ def test_one_decorated_function_is_an_observable() -> None:
         OBSERVABLES.pop("first_coordinate", None)
 
 
+def test_an_observable_that_is_no_number_a_configuration_or_takes_a_name_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="'mean_overlap' is taken"):
+
+        @observable(symbol="c", source="this test")
+        def mean_overlap(gram: torch.Tensor) -> torch.Tensor:
+            """Another formula."""
+            return gram.sum((-2, -1))
+
+    with pytest.raises(ArgumentError, match="docstring"):
+
+        @observable(symbol="n", source="this test")
+        def nameless(gram: torch.Tensor) -> torch.Tensor:
+            return gram.sum((-2, -1))
+
+    try:
+
+        @observable(symbol="n", source="this test")
+        def row_norms(configuration: torch.Tensor) -> torch.Tensor:
+            """Norms of the rows: not one number."""
+            return configuration.norm(dim=-1)
+
+        with pytest.raises(ArgumentError, match=r"row_norms must return one number .* shape \(2,\).* shape \(2, 6\)"):
+            row_norms.after()(np.stack([gaussian(6, 3), gaussian(6, 3, seed=1)]))
+    finally:
+        OBSERVABLES.pop("row_norms", None)
+
+
+def test_within_a_threshold_means_at_most() -> None:
+    rows = np.eye(4)
+    assert cluster_count(Grouping(ChordalDistance(), Connected(math.sqrt(2.0)))).after()(rows) == 1.0
+    assert cluster_count(Grouping(ChordalDistance(), Connected(1.414))).after()(rows) == 4.0
+
+
 def test_non_finite_rows_are_refused_with_their_place() -> None:  # case G17
     rows = gaussian(8, 8)
     rows[2, 5] = np.nan

@@ -179,11 +179,11 @@ def test_what_was_never_measured_is_not_spoken_of(record, tmp_path):
 
 
 def test_few_documents_are_flagged_and_enough_are_not(record, tmp_path, text):
-    assert f"below {MINIMUM_MEMBERS} the intervals may cover less often" in text  # the sample has six
+    assert f"below {MINIMUM_MEMBERS} an interval may be far too wide or too narrow" in text  # the sample has six
     few = record.dataset.isel(document=slice(4))
     assert "Only 4 documents" in _text(_written(record, tmp_path / "few", dataset=few))
     many = record.dataset.isel(document=[0, 1, 2, 3, 4, 5, 0, 1]).assign_coords(document=[f"d{i}" for i in range(8)])
-    assert "may cover less often" not in _text(_written(record, tmp_path / "many", dataset=many))
+    assert "far too wide or too narrow" not in _text(_written(record, tmp_path / "many", dataset=many))
 
 
 def test_one_document_gets_a_page_that_gives_no_interval(record, tmp_path):

@@ -38,6 +38,7 @@ _PUBLIC = {
     "Observable": "armillary.observables.declaration",
     "Measurement": "armillary.observables.declaration",
     "observable": "armillary.observables.declaration",
+    "OBSERVABLES": "armillary.observables.declaration",
     "Cloud": "armillary.observables.cloud",
     "Calibration": "armillary.observables.cloud",
     "overlaps": "armillary.observables.alignment",
@@ -145,6 +146,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.observables.clustering import cluster_sweep as cluster_sweep
     from armillary.observables.clustering import clustering_order_parameter as clustering_order_parameter
     from armillary.observables.clustering import group_labels as group_labels
+    from armillary.observables.declaration import OBSERVABLES as OBSERVABLES
     from armillary.observables.declaration import Measurement as Measurement
     from armillary.observables.declaration import Observable as Observable
     from armillary.observables.declaration import Preparation as Preparation

@@ -94,7 +94,7 @@ def lab(
     level: Annotated[float, typer.Option(help="Nominal coverage of the intervals.")] = 0.95,
     out: Annotated[Path, typer.Option(help="New folder for the record.")] = Path("records/lab"),
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would run, how long and how large; run nothing.")
+        bool, typer.Option("--dry-run", help="Say what would run and about how long its passes take; write nothing.")
     ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -402,6 +402,8 @@ def _print_json(content: dict[str, Any]) -> None:
 
 
 def _closing_words(record: Record, page: Path, *, as_json: bool) -> None:
+    from armillary.estimates import MINIMUM_MEMBERS
+
     documents = record.provenance["documents"]
     for one in documents["skipped"]:
         typer.echo(f"skipped {one['title']}: {one['reason']}", err=True)
@@ -412,6 +414,7 @@ def _closing_words(record: Record, page: Path, *, as_json: bool) -> None:
         f"token hash {documents['token_hash'][:12]}"
     )
     last = max(record.study["layers"])
+    typer.echo(f"mean overlap after block {last}, rows normalized, first token left out:")
     for condition in record.study["conditions"]:
         estimate = record.estimate(
             "mean_overlap",
@@ -421,7 +424,9 @@ def _closing_words(record: Record, page: Path, *, as_json: bool) -> None:
             tokens="without_first",
             preparation="normalize",
         )
-        typer.echo(f"  mean overlap after block {last}, {condition}: {estimate}")
+        typer.echo(f"  {condition:24s} {str(estimate).partition(' (')[0]}")
+    if len(documents["titles"]) < MINIMUM_MEMBERS:
+        typer.echo(f"  fewer than {MINIMUM_MEMBERS} documents: intervals this small say little")
     if not record.provenance["calibration"]["titles"]:
         typer.echo(
             "  no documents were left to calibrate the corpus-mean and rogue-coordinate views, so these are absent"

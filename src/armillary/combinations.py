@@ -98,6 +98,11 @@ def the_only(
             f"Argument `measurement` must have been measured, but {measurement!r} was not in {condition!r}. "
             f"Ask for one of {', '.join(sorted(set(columns['measurement'])))}."
         )
+    if layer is None and tap is None:
+        raise ArgumentError(
+            f"Argument `layer` must be given for {measurement!r}, but it was not. "
+            f"Ask for {_offered(columns[here], layer)}."
+        )
     given = {"layer": layer, "tap": tap, "tokens": tokens, "preparation": preparation}
     raise ArgumentError(
         f"Argument `measurement` must have been measured, but {measurement!r} in {condition!r} was not at "

@@ -36,7 +36,7 @@ from armillary.shapes import TokenIds
 __all__ = ["TEXT_ENDINGS", "Documents", "NothingLeft", "Skipped", "ids_hash"]
 
 _LARGEST_ID = 2**31 - 1  # what the hash can hold
-_UNKNOWN_GENRE = "not stated by the caller; intervals speak for texts like these only"
+_UNKNOWN_GENRE = "of a kind that was not stated, so intervals speak for texts like these only"
 _TOPICS_GENRE = "reference prose of the Python language: one genre, so intervals speak for that genre only"
 
 

@@ -49,7 +49,7 @@ def overlaps(configuration: Configuration) -> Overlaps:
     source="mean of c_ij over i != j; Ethayarajh 2019",
     undefined="fewer than two rows, or a row of zero length",
     needs_unit_rows=True,
-    attainable=(-1.0, 1.0),
+    attainable=lambda tokens, dim: (-1.0, 1.0),
 )
 def mean_overlap(gram: Overlaps) -> Value:
     """Mean overlap of all pairs i < j, self-pairs excluded: (sum_ij c_ij - T) / (T (T - 1))."""
@@ -65,7 +65,7 @@ def mean_overlap(gram: Overlaps) -> Value:
     source="identity |x_bar|^2 = mean of c_ij over all i, j",
     undefined="a row of zero length",
     needs_unit_rows=True,
-    attainable=(0.0, 1.0),
+    attainable=lambda tokens, dim: (0.0, 1.0),
 )
 def squared_mean_direction(gram: Overlaps) -> Value:
     """Squared length of the mean of the unit rows, self-pairs included: sum_ij c_ij / T^2; 1 only at consensus."""
@@ -77,7 +77,7 @@ def squared_mean_direction(gram: Overlaps) -> Value:
     source="consensus: all directions agree, so that the smallest overlap is 1",
     undefined="fewer than two rows, or a row of zero length",
     needs_unit_rows=True,
-    attainable=(-1.0, 1.0),
+    attainable=lambda tokens, dim: (-1.0, 1.0),
 )
 def smallest_overlap(pairs: Pairs) -> Value:
     """Smallest overlap of any pair: consensus (all directions agree) means 1, and no mean hides one that does not."""
@@ -119,7 +119,7 @@ def exponential_overlap(*, beta: float) -> Observable:
         wants="pairs",
         undefined="a row of zero length",
         needs_unit_rows=True,
-        attainable=(0.0, 1.0),
+        attainable=lambda tokens, dim: (1.0 / tokens, 1.0),
         parameters=(("beta", float(beta)),),
     )
 

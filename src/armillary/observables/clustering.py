@@ -6,7 +6,6 @@ does. A merger of groups with shares a and b adds 2 a b to the order parameter, 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from armillary.errors import ArgumentError
 from armillary.observables.cloud import Cloud
-from armillary.observables.declaration import OBSERVABLES, Observable, as_tensor
+from armillary.observables.declaration import OBSERVABLES, Observable, Range, as_tensor
 
 __all__ = [
     "AngularDistance",
@@ -111,7 +110,7 @@ def cluster_count(grouping: Grouping) -> Observable:
         counts, _ = cluster_sweep(cloud, grouping.distance, (grouping.rule.within,))
         return counts[..., 0]
 
-    return _declared("cluster_count", "k", "number of groups", count, grouping, highest=math.inf)
+    return _declared("cluster_count", "k", "number of groups", count, grouping, lambda tokens, dim: (1.0, tokens))
 
 
 def clustering_order_parameter(grouping: Grouping) -> Observable:
@@ -129,7 +128,9 @@ def clustering_order_parameter(grouping: Grouping) -> Observable:
         return orders[..., 0]
 
     words = "sum of squared group shares"
-    return _declared("clustering_order_parameter", "sum w^2", words, order, grouping, highest=1.0)
+    return _declared(
+        "clustering_order_parameter", "sum w^2", words, order, grouping, lambda tokens, dim: (1.0 / tokens, 1.0)
+    )
 
 
 OBSERVABLES["cluster_count"] = cluster_count
@@ -219,7 +220,7 @@ def _single_linkage(condensed: np.ndarray, tokens: int) -> np.ndarray | None:
 
 
 def _declared(
-    name: str, symbol: str, words: str, function: object, grouping: Grouping, *, highest: float
+    name: str, symbol: str, words: str, function: object, grouping: Grouping, attainable: Range
 ) -> Observable:
     return Observable(
         name=name,
@@ -230,7 +231,7 @@ def _declared(
         wants="cloud",
         undefined="a row of zero length",
         needs_unit_rows=True,
-        attainable=(0.0 if highest == 1.0 else 1.0, highest),
+        attainable=attainable,
         parameters=(
             ("grouping", str(grouping)),
             ("distance", str(grouping.distance)),

@@ -23,11 +23,19 @@ from armillary.observables.cloud import STEPS, Calibration, Cloud
 __all__ = ["OBSERVABLES", "Measurement", "Observable", "Preparation", "as_tensor", "observable"]
 
 Input = Literal["configuration", "gram", "pairs", "spectrum", "cloud"]
+Range = Callable[[int, int], tuple[float, float]]
+"""Lowest and highest value that a number can take, given the numbers of tokens and of coordinates."""
+
 _ALIASES = {"x": "configuration"}
 _UNIT_TOLERANCE = 1e-4
 
 OBSERVABLES: dict[str, Observable | Callable[..., Observable]] = {}
 """Every declared observable by name; those that need a parameter (a grouping, beta) are functions returning one."""
+
+
+def anything(tokens: int, dim: int) -> tuple[float, float]:
+    """The range of a number that is bounded by nothing."""
+    return -math.inf, math.inf
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,7 @@ class Observable:
     wants: Input
     undefined: str
     needs_unit_rows: bool
-    attainable: tuple[float, float] = (-math.inf, math.inf)
+    attainable: Range = field(default=anything, repr=False, compare=False)
     parameters: tuple[tuple[str, float | str], ...] = ()
 
     @property
@@ -154,8 +162,14 @@ class Measurement:
             source = prepared.pairs
         elif self.observable.wants == "spectrum":
             source = prepared.singular_values
-        value = self.observable.function(source)
-        return torch.as_tensor(value)
+        value = torch.as_tensor(self.observable.function(source))
+        if value.shape != cloud.gram.shape[:-2]:
+            raise ArgumentError(
+                f"Argument `function` of {self.name} must return one number for each configuration, shape "
+                f"{tuple(cloud.gram.shape[:-2])}, but it returned shape {tuple(value.shape)}. Reduce over tokens and "
+                "coordinates, and keep the leading axes."
+            )
+        return value
 
     def __call__(
         self, configuration: Any, *, tokens: Any = None, calibration: Calibration | None = None
@@ -206,7 +220,7 @@ def observable(
     definition: str = "",
     undefined: str = "never",
     needs_unit_rows: bool = False,
-    attainable: tuple[float, float] = (-math.inf, math.inf),
+    attainable: Range = anything,
 ) -> Callable[[Callable[..., Any]], Observable]:
     """Declare a function of one configuration as an observable.
 
@@ -216,7 +230,8 @@ def observable(
         definition: The formula in words; the first line of the docstring if empty.
         undefined: When its value is NaN.
         needs_unit_rows: Whether it is defined for rows of unit length only.
-        attainable: The lowest and the highest value it can take; ends of intervals are cut there.
+        attainable: The lowest and the highest value it can take, given the numbers of tokens and coordinates; ends of
+            intervals are cut there.
 
     Returns:
         A decorator that turns the function into an `Observable` and enters it under its name.
@@ -234,6 +249,17 @@ def observable(
                 "cloud, but it is not. Name the first parameter after what the observable is a function of."
             )
         words = definition or (inspect.getdoc(function) or "").split("\n")[0]
+        name = function.__name__
+        if not words:
+            raise ArgumentError(
+                f"Argument `definition` of {name} must say what the number is, but there is none. Give it, or write a "
+                "docstring."
+            )
+        if name in OBSERVABLES:
+            raise ArgumentError(
+                f"Argument `function` must have a name of its own, but {name!r} is taken. Choose another name, or "
+                f"forget the earlier one: del am.OBSERVABLES[{name!r}]."
+            )
         made = Observable(
             name=function.__name__,
             symbol=symbol,

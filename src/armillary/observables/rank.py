@@ -33,7 +33,7 @@ _ZERO = "all rows zero, or no spread left after centering"
     source="participation ratio of the squared singular values; Bell & Dean 1970, Gao et al. 2017",
     definition="(sum l)^2 / sum l^2 over the squared singular values l",
     undefined=_ZERO,
-    attainable=(1.0, math.inf),
+    attainable=lambda tokens, dim: (1.0, min(tokens, dim)),
 )
 def participation_rank(gram: Overlaps) -> Value:
     """(sum l)^2 / sum l^2 over the squared singular values l, as (tr G)^2 / |G|_F^2: no spectrum is needed."""
@@ -45,7 +45,7 @@ def participation_rank(gram: Overlaps) -> Value:
     symbol="rank",
     source="number of singular values above max(T, d) eps s_max; numpy.linalg.matrix_rank",
     undefined=f"{_ZERO}, or max(T, d) eps of 0.1 and more (half precision)",
-    attainable=(1.0, math.inf),
+    attainable=lambda tokens, dim: (1.0, min(tokens, dim)),
 )
 def algebraic_rank(cloud: Cloud) -> Value:
     """Number of singular values above the tolerance max(T, d) eps s_max, eps that of the dtype the rows came in."""
@@ -82,7 +82,7 @@ def rank_tolerance(tokens: int, dim: int, resolution: float) -> float:
     source="exponential of the entropy of s / sum s; Roy & Vetterli 2007, RankMe (Garrido et al. 2023)",
     definition="exp of the entropy of s / sum s over the singular values s",
     undefined=_ZERO,
-    attainable=(1.0, math.inf),
+    attainable=lambda tokens, dim: (1.0, min(tokens, dim)),
 )
 def entropy_rank(spectrum: Spectrum) -> Value:
     """Exponential of the Shannon entropy of the singular values s as shares: exp(-sum p log p), p = s / sum s."""
@@ -94,7 +94,7 @@ def entropy_rank(spectrum: Spectrum) -> Value:
     source="exponential of the entropy of s^2 / sum s^2",
     definition="exp of the entropy of s^2 / sum s^2 over the singular values s",
     undefined=_ZERO,
-    attainable=(1.0, math.inf),
+    attainable=lambda tokens, dim: (1.0, min(tokens, dim)),
 )
 def squared_entropy_rank(spectrum: Spectrum) -> Value:
     """Exponential of the Shannon entropy of the squared singular values as shares: p = s^2 / sum s^2."""
@@ -105,7 +105,7 @@ def squared_entropy_rank(spectrum: Spectrum) -> Value:
     symbol="sum s^2 / max s^2",
     source="Rudelson & Vershynin 2007",
     undefined=_ZERO,
-    attainable=(1.0, math.inf),
+    attainable=lambda tokens, dim: (1.0, min(tokens, dim)),
 )
 def stable_rank(spectrum: Spectrum) -> Value:
     """Squared Frobenius norm over squared spectral norm: sum s^2 / max s^2."""
@@ -117,7 +117,7 @@ def stable_rank(spectrum: Spectrum) -> Value:
     symbol="sum s / max s",
     source="nuclear norm over spectral norm",
     undefined=_ZERO,
-    attainable=(1.0, math.inf),
+    attainable=lambda tokens, dim: (1.0, min(tokens, dim)),
 )
 def nuclear_over_spectral(spectrum: Spectrum) -> Value:
     """Nuclear norm over spectral norm: sum s / max s."""

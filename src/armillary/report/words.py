@@ -125,8 +125,8 @@ def flags(facts: Facts) -> Markup:
         found.append("One document has no spread over documents, so no interval is given anywhere on this page.")
     elif facts.documents < MINIMUM_MEMBERS:
         found.append(
-            f"Only {facts.documents} documents: below {MINIMUM_MEMBERS} the intervals may cover less often than "
-            f"{100 * facts.reading.level:g}%. Read them as rough."
+            f"Only {facts.documents} documents: below {MINIMUM_MEMBERS} an interval may be far too wide or too narrow. "
+            "Read the values, and take more documents for the intervals."
         )
     skipped = facts.source.get("skipped") or []
     if skipped:

@@ -185,7 +185,7 @@ def _scalars(layout: Layout, readers: Mapping[str, TapReader], preparations: lis
 
 def _range(lowest: float, highest: float) -> dict[str, float]:
     """The attainable range as attributes: ends of intervals are cut there."""
-    return {k: v for k, v in (("lowest", lowest), ("highest", highest)) if math.isfinite(v)}
+    return {k: float(v) for k, v in (("lowest", lowest), ("highest", highest)) if math.isfinite(v)}
 
 
 def _massive(layout: Layout) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def _attributes(layout: Layout, measurement: Measurement) -> dict[str, Any]:
         "source": one.source,
         "undefined": one.undefined,
         **dict(one.parameters),
-        **_range(*one.attainable),
+        **_range(*one.attainable(layout.tokens, layout.width)),
     }
     if one.name == "algebraic_rank":
         share = rank_tolerance(layout.tokens, layout.width, layout.resolution)
@@ -268,7 +268,7 @@ def _pictures(layout: Layout, readers: Mapping[str, TapReader]) -> dict[str, tup
             {
                 "definition": "sum of squared shares of groups connected within the threshold angle",
                 **swept,
-                **_range(0.0, 1.0),
+                **_range(1.0 / layout.tokens, 1.0),
             },
         ),
         "cluster_count_sweep": (
@@ -277,7 +277,7 @@ def _pictures(layout: Layout, readers: Mapping[str, TapReader]) -> dict[str, tup
             {
                 "definition": "number of groups, connected components within the threshold angle",
                 **swept,
-                **_range(1.0, math.inf),
+                **_range(1.0, layout.tokens),
             },
         ),
         "overlap_by_band": (

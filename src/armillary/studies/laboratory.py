@@ -91,11 +91,17 @@ class Laboratory:
                 f"Argument `documents` must have at least 4 tokens each, but they have {self.documents.tokens}. "
                 "Ask for more tokens."
             )
+        for condition in self.conditions:
+            if not hasattr(condition, "applied"):
+                raise ArgumentError(
+                    f"Argument `conditions` must hold conditions, but it holds {condition!r}. Write am.Trained(), "
+                    "am.Initial(seed=0), am.Ablated('mlp'), or am.parse_condition('ablated:mlp')."
+                )
         names = [condition.name for condition in self.conditions]
         if not names or len(set(names)) < len(names):
+            remedy = "Leave the repeated one out." if names else "Give [am.Trained()], for instance."
             raise ArgumentError(
-                f"Argument `conditions` must name at least one condition, each once, but it is {names}. "
-                "Leave the repeated one out."
+                f"Argument `conditions` must name at least one condition, each once, but it is {names}. {remedy}"
             )
         for condition in self.conditions:
             condition.check_fits(self.decoder)
