@@ -303,6 +303,8 @@ def test_ends_are_cut_at_the_attainable_range_and_the_value_stays():
     assert float(cut.high) == 1.0
     assert float(cut.low) == float(plain.low)
     assert float(cut.value) == float(plain.value)
+    equal = intervals(np.array([1.0] * 7 + [0.5]), level=0.95, resamples=2000, seed=0)
+    assert np.isinf(equal.low) and np.isinf(equal.within(0.0, 1.0).low), "what documents cannot bound, a range does not"
     names = tuple("abcdefgh")
     overlap = Sample(values, names, "mean_overlap", "normalize", lowest=-1.0, highest=1.0)
     assert estimate(overlap, level=0.95, resamples=2000, seed=0).high == 1.0

@@ -137,6 +137,8 @@ class Intervals:
     def within(self, lowest: ArrayLike, highest: ArrayLike) -> Intervals:
         """The same with ends cut at the attainable range: the true mean lies there, so that this costs no coverage.
 
+        An end that the members cannot bound stays infinite: the range would look like something they had told.
+
         Args:
             lowest: Lowest attainable mean, one number or one for each column; minus infinity for none.
             highest: Highest attainable mean, likewise.
@@ -144,7 +146,8 @@ class Intervals:
         Returns:
             Intervals whose ends lie within the range.
         """
-        low, high = np.asarray(np.maximum(self.low, lowest)), np.asarray(np.minimum(self.high, highest))
+        low = np.where(np.isinf(self.low), self.low, np.maximum(self.low, lowest))
+        high = np.where(np.isinf(self.high), self.high, np.minimum(self.high, highest))
         return replace(self, low=low, high=high)
 
     def estimate(self, index: tuple[int, ...] = (), *, unit: str = "documents") -> Estimate:
@@ -319,7 +322,10 @@ def contrast(
     difference = estimate(left - right, level=level, resamples=resamples, seed=seed, unit=unit)
     if not (isinstance(a, Sample) and isinstance(b, Sample)):
         return difference
-    low, high = max(difference.low, a.lowest - b.highest), min(difference.high, a.highest - b.lowest)
+    low, high = (
+        end if math.isinf(end) else min(max(end, a.lowest - b.highest), a.highest - b.lowest)
+        for end in (difference.low, difference.high)
+    )
     return replace(difference, low=low, high=high)
 
 

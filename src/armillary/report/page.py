@@ -183,7 +183,7 @@ def _notes(known: Facts) -> Markup:
         "li",
         "Whole documents are resampled, because the tokens of one document depend on one another. The interval is "
         f"{100 * known.reading.level:g}%, from {known.reading.resamples} resamples. An end that too few or too equal "
-        "documents cannot bound is called unbounded, unless the number itself is bounded there. "
+        "documents cannot bound is called unbounded, and no band is drawn there. "
         "“Undefined” stands where a number has no value, for example a "
         "centered rank where all rows agree. ",
         Markup('<a href="#back-interval" aria-label="back to the text">↩</a>'),
