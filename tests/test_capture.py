@@ -25,7 +25,7 @@ def seen_by(decoder, ids) -> tuple[dict, dict]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_block_taps_equal_the_librarys_list_except_its_last_entry_which_is_the_final_norm(family):  # G01
+def test_block_taps_equal_the_librarys_list_except_its_last_entry_which_is_the_final_norm(family):
     decoder, ids = tiny_decoder(family), tiny_ids()
     with torch.no_grad():
         decoder.final_norm.weight.mul_(2)  # a gain near 3: a norm taken for a block would show
@@ -41,7 +41,7 @@ def test_block_taps_equal_the_librarys_list_except_its_last_entry_which_is_the_f
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_last_block_tap_is_the_output_of_the_last_block(family):  # G01
+def test_the_last_block_tap_is_the_output_of_the_last_block(family):
     decoder, ids = tiny_decoder(family), tiny_ids()
     outputs = []
     handle = decoder.block(4).register_forward_hook(lambda module, inputs, output: outputs.append(output))
@@ -51,7 +51,7 @@ def test_the_last_block_tap_is_the_output_of_the_last_block(family):  # G01
 
 
 @pytest.mark.parametrize(("family", "alone"), [("llama", True), ("gpt2", False)])
-def test_four_blocks_have_five_layers_and_layer_zero_is_the_start_of_the_stream(family, alone):  # G02
+def test_four_blocks_have_five_layers_and_layer_zero_is_the_start_of_the_stream(family, alone):
     decoder, ids = tiny_decoder(family), tiny_ids()
     residuals, _ = seen_by(decoder, ids)
     blocks = [tap for tap in residuals if tap.place == "block"]
@@ -65,7 +65,7 @@ def test_four_blocks_have_five_layers_and_layer_zero_is_the_start_of_the_stream(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_hands_over_all_documents_of_a_batch(family):  # G03
+def test_every_family_hands_over_all_documents_of_a_batch(family):
     ids = tiny_ids(documents=2, tokens=12)
     residuals, reads = seen_by(tiny_decoder(family), ids)
     assert {tuple(state.shape) for state in (*residuals.values(), *reads.values())} == {(2, 12, 24)}
@@ -101,7 +101,7 @@ def test_what_is_read_is_the_norm_of_the_stream_with_its_gain(family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("trouble", [RuntimeError, KeyboardInterrupt])
-def test_hooks_are_gone_after_trouble_in_the_second_block_and_the_users_hook_still_fires(family, trouble):  # G18
+def test_hooks_are_gone_after_trouble_in_the_second_block_and_the_users_hook_still_fires(family, trouble):
     decoder, ids = tiny_decoder(family), tiny_ids()
     fired = []
     decoder.block(1).register_forward_hook(lambda *_: fired.append(1))
@@ -120,7 +120,7 @@ def test_hooks_are_gone_after_trouble_in_the_second_block_and_the_users_hook_sti
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_sink_that_returns_a_value_replaces_nothing(family):  # G18
+def test_a_sink_that_returns_a_value_replaces_nothing(family):
     decoder, ids = tiny_decoder(family), tiny_ids()
     expected = decoder.logits(ids)
     with stream(decoder, lambda tap, residual, read: torch.zeros_like(read)):

@@ -120,7 +120,7 @@ def test_a_model_that_answers_differently_each_time_is_caught():
     assert {"capture", "repetition"} <= set(missed(model))
 
 
-def test_a_model_in_training_mode_is_caught():  # G04
+def test_a_model_in_training_mode_is_caught():
     decoder = tiny_decoder("gpt2")
     decoder.model.train()
     names = {promise.name for promise in prove(decoder) if not promise.passed}
@@ -149,7 +149,7 @@ def test_a_missed_promise_is_refused_by_name_with_what_was_expected_and_got():
     assert caught.value.exit_code == 3
 
 
-def test_attention_maps_are_missing_under_the_default_implementation_and_come_for_every_block_in_the_proof():  # G07
+def test_attention_maps_are_missing_under_the_default_implementation_and_come_for_every_block_in_the_proof():
     decoder = tiny_decoder()
     decoder.model.config.output_attentions = False
     rows = next(promise for promise in prove(decoder) if promise.name == "attention rows")
@@ -194,7 +194,7 @@ def test_the_loss_of_a_document_of_one_token_is_undefined():
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-def test_a_saved_folder_loads_in_the_type_asked_for_and_keeps_its_contract(family, dtype, tmp_path):  # G06
+def test_a_saved_folder_loads_in_the_type_asked_for_and_keeps_its_contract(family, dtype, tmp_path):
     model = {"llama": tiny_llama, "gpt2": tiny_gpt2}[family]()
     folder = saved(model.to(torch.bfloat16), tmp_path / "model")
     decoder = load_decoder(folder, dtype=dtype, device="cpu")

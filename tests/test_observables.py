@@ -107,7 +107,7 @@ def test_random_directions_have_the_stated_isotropic_rank_and_mean() -> None:
     assert np.mean(squares) == pytest.approx(1 / 64, abs=4 * np.std(squares) / math.sqrt(200))
 
 
-def test_one_word_several_ranks_each_has_its_own_name_and_value() -> None:  # case G12
+def test_one_word_several_ranks_each_has_its_own_name_and_value() -> None:
     rows = np.diag([4.0, 2.0, 1.0, 1.0])
     expected = {
         participation_rank: (484 / 274, 1.6278),
@@ -125,7 +125,7 @@ def test_one_word_several_ranks_each_has_its_own_name_and_value() -> None:  # ca
     assert not any("effective" in one.name for one in RANKS)
 
 
-def test_centering_decides_whether_one_dimension_is_used_or_all() -> None:  # case G13
+def test_centering_decides_whether_one_dimension_is_used_or_all() -> None:
     rows = gaussian(256, 64)
     rows[:, 0] += 20.0
     raw, centered = participation_rank.after(), participation_rank.after("center")
@@ -135,7 +135,7 @@ def test_centering_decides_whether_one_dimension_is_used_or_all() -> None:  # ca
     assert str(centered) == "participation_rank | center"
 
 
-def test_one_giant_token_owns_the_spectrum_and_unit_rows_give_it_back() -> None:  # case G11
+def test_one_giant_token_owns_the_spectrum_and_unit_rows_give_it_back() -> None:
     rows = gaussian(256, 64)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     plain = participation_rank.after()(rows)
@@ -149,7 +149,7 @@ def test_one_giant_token_owns_the_spectrum_and_unit_rows_give_it_back() -> None:
     assert without == pytest.approx(plain, rel=0.02)
 
 
-def test_padding_rows_never_enter_a_statistic() -> None:  # case G09
+def test_padding_rows_never_enter_a_statistic() -> None:
     real = gaussian(4, 16)
     padded = np.concatenate([real, np.tile(gaussian(1, 16, seed=9), (12, 1))])
     mask = np.arange(16) < 4
@@ -165,7 +165,7 @@ def test_padding_rows_never_enter_a_statistic() -> None:  # case G09
     assert abs(mean_overlap.after("normalize")(padded) - mean_overlap.after("normalize")(real)) > 0.05
 
 
-def test_overlaps_stay_within_one_for_half_precision_and_keep_small_vectors() -> None:  # case G14
+def test_overlaps_stay_within_one_for_half_precision_and_keep_small_vectors() -> None:
     large = torch.full((2, 768), 300.0, dtype=torch.float16)
     assert overlaps(large).tolist() == [[1.0, 1.0], [1.0, 1.0]]
     c = 0.91036
@@ -484,7 +484,7 @@ def test_within_a_threshold_means_at_most() -> None:
     assert cluster_count(Grouping(ChordalDistance(), Connected(1.414))).after()(rows) == 4.0
 
 
-def test_non_finite_rows_are_refused_with_their_place() -> None:  # case G17
+def test_non_finite_rows_are_refused_with_their_place() -> None:
     rows = gaussian(8, 8)
     rows[2, 5] = np.nan
     with pytest.raises(ArgumentError, match=r"\[2, 5\]"):
