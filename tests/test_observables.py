@@ -478,6 +478,20 @@ def test_an_observable_that_is_no_number_a_configuration_or_takes_a_name_is_refu
         OBSERVABLES.pop("row_norms", None)
 
 
+def test_a_number_of_the_rows_alone_never_forms_the_overlaps() -> None:
+    try:
+
+        @observable(symbol="x_0", source="this test")
+        def first_mean(configuration: torch.Tensor) -> torch.Tensor:
+            """Mean of the first coordinate."""
+            return configuration[..., 0].mean(-1)
+
+        rows = torch.ones(300_000, 2, dtype=torch.float64)  # the overlaps would take 720 GB
+        assert float(first_mean.after("normalize").of(Cloud(rows))) == pytest.approx(math.sqrt(0.5))
+    finally:
+        OBSERVABLES.pop("first_mean", None)
+
+
 def test_within_a_threshold_means_at_most() -> None:
     rows = np.eye(4)
     assert cluster_count(Grouping(ChordalDistance(), Connected(math.sqrt(2.0)))).after()(rows) == 1.0

@@ -188,14 +188,14 @@ class Record:
     ) -> Sample:
         """The documents' values of one measured combination, ready to be estimated or contrasted.
 
-        A set of tokens and a preparation may be left out where only one was measured; nothing is assumed where there
-        were several.
+        A tap, a set of tokens and a preparation may be left out where only one was measured; nothing is assumed where
+        there were several.
 
         Args:
             measurement: Name of the variable.
             condition: Its name, or a beginning that only one condition has.
             layer: 0 is the embedding; None for the loss.
-            tap: In words ("final") or as in the dataset ("block_read"); the stream after the block if left out.
+            tap: In words ("final") or as in the dataset ("block_read").
             tokens: Which tokens took part.
             preparation: Ordered steps.
 

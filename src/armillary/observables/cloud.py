@@ -87,7 +87,8 @@ class Cloud:
         if accumulate is not None:
             rows = rows.to(accumulate)
         self.calibration = calibration
-        self.tokens, self.dim = rows.shape[-2], rows.shape[-1]
+        *batch, self.tokens, self.dim = rows.shape
+        self.batch = tuple(batch)
         self._rows: Callable[[], Tensor] = lambda: rows
         self._gram: Callable[[], Tensor] = lambda: rows @ rows.mT
         self._shared: dict[Hashable, Any] = {}
@@ -97,6 +98,7 @@ class Cloud:
         child = object.__new__(Cloud)
         child.resolution, child.calibration = self.resolution, self.calibration
         child.tokens, child.dim = self.tokens if tokens is None else tokens, self.dim
+        child.batch = self.batch
         child._rows, child._gram, child._shared, child._chosen_from = rows, gram, {}, None
         return child
 
@@ -175,6 +177,7 @@ class Cloud:
             lambda: self.gram[index][chosen][:, chosen],
             tokens=len(chosen),
         )
+        child.batch = ()
         child._chosen_from = lambda step: self.after(step).member(index, tokens)
         return child
 

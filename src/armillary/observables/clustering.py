@@ -187,7 +187,7 @@ def cluster_sweep(
         squares = tokens + np.concatenate([[0.0], np.cumsum(gained)])
         counts.append((tokens - merged).astype(float))
         orders.append(squares[merged] / tokens**2)
-    shape = (*cloud.gram.shape[:-2], len(thresholds))
+    shape = (*cloud.batch, len(thresholds))
     return torch.as_tensor(np.array(counts)).reshape(shape), torch.as_tensor(np.array(orders)).reshape(shape)
 
 

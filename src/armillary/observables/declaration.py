@@ -149,6 +149,7 @@ class Measurement:
 
         Raises:
             UnsoundError: If the observable is defined for unit rows only and the rows as prepared are not.
+            ArgumentError: If its function does not return one number for each configuration.
         """
         prepared = cloud.prepared(self.preparation.steps)
         if self.observable.needs_unit_rows and not self.preparation.unit_rows:
@@ -163,11 +164,11 @@ class Measurement:
         elif self.observable.wants == "spectrum":
             source = prepared.singular_values
         value = torch.as_tensor(self.observable.function(source))
-        if value.shape != cloud.gram.shape[:-2]:
+        if tuple(value.shape) != cloud.batch:
             raise ArgumentError(
                 f"Argument `function` of {self.name} must return one number for each configuration, shape "
-                f"{tuple(cloud.gram.shape[:-2])}, but it returned shape {tuple(value.shape)}. Reduce over tokens and "
-                "coordinates, and keep the leading axes."
+                f"{cloud.batch}, but it returned shape {tuple(value.shape)}. Reduce over tokens and coordinates, and "
+                "keep the leading axes."
             )
         return value
 
@@ -237,7 +238,8 @@ def observable(
         A decorator that turns the function into an `Observable` and enters it under its name.
 
     Raises:
-        ArgumentError: If the function's first parameter is not configuration, gram, pairs, spectrum or cloud.
+        ArgumentError: If the function's first parameter is not configuration, gram, pairs, spectrum or cloud, if
+            nothing says what the number is, or if its name is taken.
     """
 
     def declare(function: Callable[..., Any]) -> Observable:

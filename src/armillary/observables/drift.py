@@ -24,38 +24,38 @@ __all__ = [
 ]
 
 
-def _NOT_NEGATIVE(tokens: int, dim: int) -> tuple[float, float]:
+def _not_negative(tokens: int, dim: int) -> tuple[float, float]:
     return 0.0, math.inf
 
 
 _NORMS = "Euclidean norms of the rows of the residual stream"
 
 
-@observable(symbol="mean |x|", source=_NORMS, attainable=_NOT_NEGATIVE)
+@observable(symbol="mean |x|", source=_NORMS, attainable=_not_negative)
 def stream_norm_mean(cloud: Cloud) -> Value:
     """Mean Euclidean norm of the rows."""
     return cloud.norms.mean(-1)
 
 
-@observable(symbol="sd |x| / mean |x|", source=_NORMS, undefined="all rows zero", attainable=_NOT_NEGATIVE)
+@observable(symbol="sd |x| / mean |x|", source=_NORMS, undefined="all rows zero", attainable=_not_negative)
 def stream_norm_spread(cloud: Cloud) -> Value:
     """Standard deviation of the row norms over their mean: 0 on a sphere."""
     return cloud.norms.std(-1, correction=0) / cloud.norms.mean(-1)
 
 
-@observable(symbol="median |x|", source=_NORMS, attainable=_NOT_NEGATIVE)
+@observable(symbol="median |x|", source=_NORMS, attainable=_not_negative)
 def stream_norm_median(cloud: Cloud) -> Value:
     """Median Euclidean norm of the rows."""
     return torch.quantile(cloud.norms, 0.5, dim=-1)
 
 
-@observable(symbol="|x_0|", source=_NORMS, attainable=_NOT_NEGATIVE)
+@observable(symbol="|x_0|", source=_NORMS, attainable=_not_negative)
 def stream_norm_first(cloud: Cloud) -> Value:
     """Euclidean norm of the first row."""
     return cloud.norms[..., 0]
 
 
-@observable(symbol="n_0", source="a zero row has no direction, and no overlap", attainable=_NOT_NEGATIVE)
+@observable(symbol="n_0", source="a zero row has no direction, and no overlap", attainable=_not_negative)
 def zero_rows(cloud: Cloud) -> Value:
     """Number of rows of zero length."""
     return (cloud.norms == 0).sum(-1).to(cloud.norms.dtype)

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _NO_TOLERANCE = 0.1
-NOTHING = Preparation()
+_AS_GIVEN = Preparation()
 _ZERO = "all rows zero, or no spread left after centering"
 
 
@@ -138,7 +138,7 @@ def rank_ceiling(tokens: int, dim: int, preparation: Preparation) -> int:
     return min(_dimensions_left(tokens, preparation), dim)
 
 
-def isotropic_participation_rank(tokens: int, dim: int, preparation: Preparation = NOTHING) -> float:
+def isotropic_participation_rank(tokens: int, dim: int, preparation: Preparation = _AS_GIVEN) -> float:
     """Participation rank of T independent uniform directions in dimension d: T d / (T + d - 1), T - 1 if centered.
 
     Args:
