@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from armillary.errors import ArgumentError, ArmillaryError, NothingLeft, UnsoundError
+from armillary.refusals import is_out_of_memory, parser_words, refuse, with_options
 
 if TYPE_CHECKING:
     from armillary.models.conditions import Condition
@@ -40,17 +40,6 @@ LAB_CONDITIONS = (
     "ablated:attention",
     "ablated:positions",
 )
-OPTIONS = {
-    "source": "--model",
-    "documents": "--documents",
-    "tokens": "--max-tokens",
-    "condition": "--conditions",
-    "conditions": "--conditions",
-    "device": "--device",
-    "dtype": "--dtype",
-}
-"""What the arguments of the library are called here; `path` depends on the command."""
-
 app = typer.Typer(
     name="armillary",
     help="The geometry of transformers as interacting particles on a sphere: calculate first, then measure.",
@@ -166,46 +155,17 @@ def main() -> None:
     try:
         code = typer.main.get_command(app).main(arguments, prog_name="armillary", standalone_mode=False)
     except ArmillaryError as error:
-        code = _refusal(_with_options(str(error), arguments), error.exit_code)
+        code = refuse(with_options(str(error), arguments), error.exit_code)
     except typer.exceptions.TyperException as error:  # a wrong option: the parser's own sentence
-        code = _refusal(_parser_words(error.format_message(), arguments), error.exit_code)
+        code = refuse(parser_words(error.format_message(), arguments), error.exit_code)
     except OSError as error:  # a full disk, a folder that was taken away: nothing of armillary's own
         where = f"{error.filename} " if error.filename else ""
-        code = _refusal(f"{where}cannot be used ({error.strerror or error}). Check the disk, or name another place.", 2)
+        code = refuse(f"{where}cannot be used ({error.strerror or error}). Check the disk, or name another place.", 2)
     except (MemoryError, RuntimeError) as error:
-        if not _out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
-        code = _refusal("The memory of this machine does not suffice. Lower --batch-size or --max-tokens.", 2)
+        code = refuse("The memory of this machine does not suffice. Lower --batch-size or --max-tokens.", 2)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _refusal(sentence: str, code: int) -> int:
-    shown = sentence.encode("utf-8", "backslashreplace").decode("utf-8")  # a file name may hold any bytes
-    typer.echo("armillary: " + " ".join(shown.split()), err=True)
-    return code
-
-
-def _with_options(sentence: str, arguments: Sequence[str]) -> str:
-    """The sentence with the library's arguments called as they are on the command line."""
-    names = OPTIONS | {"path": "--out" if arguments[0] == "lab" else "RECORD"}
-    return re.sub(r"`(\w+)`", lambda found: f"`{names.get(found[1], found[1])}`", sentence)
-
-
-def _parser_words(sentence: str, arguments: Sequence[str]) -> str:
-    """The parser's sentence with what was given, which it leaves out, and where to look."""
-    said = " ".join(sentence.split()).rstrip(".")
-    option = re.match(r"Invalid value for '(--[\w-]+)'", said)
-    spread = [part for text in arguments for part in (text.split("=", 1) if text.startswith("--") else [text])]
-    given = [value for name, value in pairwise(spread) if option and name == option[1]]
-    got = f", but it is {given[-1]!r}" if given else ""
-    command = f"{arguments[0]} " if arguments[0] in ("lab", "check", "report") else ""
-    return f"{said}{got}. See `armillary {command}--help`."
-
-
-def _out_of_memory(error: BaseException) -> bool:
-    return (
-        isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "can't allocate" in str(error)
-    )
 
 
 @contextmanager
@@ -221,7 +181,7 @@ def _interruptible(record: Path | None = None) -> Iterator[None]:
             words = f"Interrupted; the record in {record} is whole. Draw it with `armillary report {record}`."
         else:
             words = "Interrupted; nothing was written."
-        raise typer.Exit(_refusal(words, INTERRUPTED)) from None
+        raise typer.Exit(refuse(words, INTERRUPTED)) from None
 
 
 def _require_interval(*, level: float, documents: int) -> None:

@@ -1,0 +1,61 @@
+"""What somebody at the command line reads when something is refused: one sentence, in the command line's own words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+import typer
+
+__all__ = ["is_out_of_memory", "parser_words", "refuse", "with_options"]
+
+_OPTIONS = {
+    "source": "--model",
+    "documents": "--documents",
+    "tokens": "--max-tokens",
+    "condition": "--conditions",
+    "conditions": "--conditions",
+    "device": "--device",
+    "dtype": "--dtype",
+}
+"""What the arguments of the library are called on the command line; `path` depends on the command."""
+
+
+def refuse(sentence: str, code: int) -> int:
+    """Print one line on standard error.
+
+    Args:
+        sentence: What was expected, what came, what to do.
+        code: The exit code.
+
+    Returns:
+        The code.
+    """
+    shown = sentence.encode("utf-8", "backslashreplace").decode("utf-8")  # a file name may hold any bytes
+    typer.echo("armillary: " + " ".join(shown.split()), err=True)
+    return code
+
+
+def with_options(sentence: str, arguments: Sequence[str]) -> str:
+    """The sentence with the library's arguments called as they are on the command line."""
+    names = _OPTIONS | {"path": "--out" if arguments[0] == "lab" else "RECORD"}
+    return re.sub(r"`(\w+)`", lambda found: f"`{names.get(found[1], found[1])}`", sentence)
+
+
+def parser_words(sentence: str, arguments: Sequence[str]) -> str:
+    """The parser's sentence with what was given, which it leaves out, and where to look."""
+    said = " ".join(sentence.split()).rstrip(".")
+    option = re.match(r"Invalid value for '(--[\w-]+)'", said)
+    spread = [part for text in arguments for part in (text.split("=", 1) if text.startswith("--") else [text])]
+    given = [value for name, value in pairwise(spread) if option and name == option[1]]
+    got = f", but it is {given[-1]!r}" if given else ""
+    command = f"{arguments[0]} " if arguments[0] in ("lab", "check", "report") else ""
+    return f"{said}{got}. See `armillary {command}--help`."
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that the machine's or the device's memory did not suffice."""
+    return (
+        isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "can't allocate" in str(error)
+    )
