@@ -72,5 +72,5 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 
 $(READY_DEV): $(READY)
 	@echo "Installing the development tools into $(VENV)" >&2
-	@$(PIP) $(INDEX) -c constraints.txt -e '.[dev]' >&2
+	@$(PIP) $(INDEX) -c constraints.txt -e '.[dev,dask,docs]' >&2
 	@touch $@

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-os.environ.setdefault("GOMP_SPINCOUNT", "20000")  # as the command line does, see armillary/cli.py
+os.environ.setdefault("GOMP_SPINCOUNT", "20000")  # as the command line does, see armillary/cli/__init__.py
 
 import torch
 

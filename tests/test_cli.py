@@ -774,7 +774,7 @@ def waiting(words, *, quiet):
         sys.stdin.read()  # until the signal has been sent
     yield tell
 
-cli._progress = waiting
+cli.terminal.progress = waiting
 cli.main()
 """
 

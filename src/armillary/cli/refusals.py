@@ -50,7 +50,8 @@ def parser_words(sentence: str, arguments: Sequence[str]) -> str:
     spread = [part for text in arguments for part in (text.split("=", 1) if text.startswith("--") else [text])]
     given = [value for name, value in pairwise(spread) if option and name == option[1]]
     got = f", but it is {given[-1]!r}" if given else ""
-    command = f"{arguments[0]} " if arguments[0] in ("lab", "check", "report") else ""
+    unknown = arguments[0].startswith("-") or said.startswith("No such command")
+    command = "" if unknown else f"{arguments[0]} "
     return f"{said}{got}. See `armillary {command}--help`."
 
 

@@ -1,0 +1,50 @@
+"""The command line: each command gathers choices, runs one study or reads one record, and ends with a documented code.
+
+Exit codes: 0 done, 1 a check missed, 2 bad input, 3 unsupported model, 4 numerical failure, 5 done with documents
+skipped, 130 interrupted. Heavy imports happen inside the commands, so that `armillary --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from armillary.cli import check, lab, report
+from armillary.cli.refusals import is_out_of_memory, parser_words, refuse, with_options
+from armillary.errors import ArmillaryError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="armillary",
+    help="The geometry of transformers as interacting particles on a sphere: calculate first, then measure.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+for command in (lab.lab, check.check, report.report):  # in the order of the help
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line; every trouble that armillary explains ends in one sentence and its exit code."""
+    # Threads that wait by spinning take the cores from those that work; libgomp reads this when torch is loaded.
+    os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+    arguments = sys.argv[1:] or ["--help"]
+    try:
+        code = typer.main.get_command(app).main(arguments, prog_name="armillary", standalone_mode=False)
+    except ArmillaryError as error:
+        code = refuse(with_options(str(error), arguments), error.exit_code)
+    except typer.exceptions.TyperException as error:  # a wrong option: the parser's own sentence
+        code = refuse(parser_words(error.format_message(), arguments), error.exit_code)
+    except OSError as error:  # a full disk, a folder that was taken away: nothing of armillary's own
+        where = f"{error.filename} " if error.filename else ""
+        code = refuse(f"{where}cannot be used ({error.strerror or error}). Check the disk, or name another place.", 2)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        code = refuse("The memory of this machine does not suffice. Lower --batch-size or --max-tokens.", 2)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,123 @@
+"""`armillary lab`: the laboratory from the command line, from its options to its closing words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from armillary.cli import terminal
+from armillary.cli.options import LARGEST_SEED, AsJson, Device, Dtype, Model, Quiet
+from armillary.cli.report import drawn
+from armillary.cli.study import LAB_CONDITIONS, laboratory, require_interval
+
+if TYPE_CHECKING:
+    from armillary.record import Record
+    from armillary.studies.laboratory import Laboratory
+
+__all__ = ["lab"]
+
+
+def lab(
+    model: Model = None,
+    documents: Annotated[
+        Path | None, typer.Option(help="Folder of text files. Default: the topics of Python's own reference.")
+    ] = None,
+    conditions: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="trained, initial:released:0, initial:0.02:1, ablated:mlp, ablated:attention:3-5, ablated:head:16:0; "
+            "repeat the option or separate by commas. The first one carries the statement. "
+            f"Default: {', '.join(LAB_CONDITIONS)}."
+        ),
+    ] = None,
+    layers: Annotated[str | None, typer.Option(help="For example 0,5,10-30. Default: all; 0 is the embedding.")] = None,
+    max_documents: Annotated[int, typer.Option(min=1, help="The first N that are long enough.")] = 32,
+    max_tokens: Annotated[int, typer.Option(min=4, help="Tokens of every document: the same number for all.")] = 256,
+    batch_size: Annotated[int, typer.Option(min=1, help="Documents in one pass.")] = 8,
+    device: Device = "auto",
+    dtype: Dtype = "float32",
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of the resampling and the statement's maps.")] = 0,
+    level: Annotated[float, typer.Option(help="Nominal coverage of the intervals.")] = 0.95,
+    out: Annotated[Path, typer.Option(help="New folder for the record.")] = Path("records/lab"),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would run and about how long its passes take; write nothing.")
+    ] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure a decoder layer by layer, trained, initial and ablated, on identical documents; write a record."""
+    from armillary.record import Record
+
+    require_interval(level=level, documents=max_documents)
+    if not dry_run:
+        Record.require_new(out)
+    with terminal.interruptible(out):
+        study = laboratory(
+            model=model, documents=documents, conditions=conditions, layers=layers, max_documents=max_documents,
+            max_tokens=max_tokens, batch_size=batch_size, device=device, dtype=dtype, seed=seed, level=level,
+        )  # fmt: skip
+        if dry_run:
+            _print_estimate(study, as_json=as_json)
+            return
+        with terminal.progress("measuring", quiet=quiet) as progress:
+            record = study.run(out, progress=progress)
+        if as_json:  # before anything is drawn: numbers do not wait for pictures
+            terminal.print_json(_summary(record))
+        page = drawn(record, quiet=quiet)
+        if not quiet:
+            _closing_words(record, page, as_json=as_json)
+        if study.documents.skipped:
+            raise typer.Exit(terminal.DONE_WITH_SKIPS)
+
+
+def _summary(record: Record) -> dict[str, Any]:
+    return {
+        "model": record.provenance["decoder"],
+        "token_hash": record.provenance["documents"]["token_hash"],
+        "skipped": record.provenance["documents"]["skipped"],
+        "measurements": record.rows(),
+    }
+
+
+def _closing_words(record: Record, page: Path, *, as_json: bool) -> None:
+    from armillary.estimates import MINIMUM_MEMBERS
+
+    documents = record.provenance["documents"]
+    for one in documents["skipped"]:
+        typer.echo(f"skipped {one['title']}: {one['reason']}", err=True)
+    if as_json:
+        return
+    typer.echo(
+        f"{record.provenance['decoder']['name']}: {len(documents['titles'])} documents, "
+        f"token hash {documents['token_hash'][:12]}"
+    )
+    last = max(record.study["layers"])
+    typer.echo(f"mean overlap after block {last}, rows normalized, first token left out:")
+    for condition in record.study["conditions"]:
+        estimate = record.estimate(
+            "mean_overlap",
+            condition=condition,
+            layer=last,
+            tap="block",
+            tokens="without_first",
+            preparation="normalize",
+        )
+        typer.echo(f"  {condition:24s} {str(estimate).partition(' (')[0]}")
+    if len(documents["titles"]) < MINIMUM_MEMBERS:
+        typer.echo(f"  fewer than {MINIMUM_MEMBERS} documents: intervals this small say little")
+    if not record.provenance["calibration"]["titles"]:
+        typer.echo(
+            "  no documents were left to calibrate the corpus-mean and rogue-coordinate views, so these are absent"
+        )
+    typer.echo(f"record: {record.path}\nreport: {page}")
+
+
+def _print_estimate(study: Laboratory, *, as_json: bool) -> None:
+    content = study.cost()
+    if as_json:
+        terminal.print_json(content)
+        return
+    for name, value in content.items():
+        typer.echo(f"{name.replace('_', ' ')}: {value}")

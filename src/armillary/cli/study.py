@@ -1,0 +1,150 @@
+"""From what was written on the command line to a study: conditions, documents, layers, each judged before it runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from armillary.errors import ArgumentError, NothingLeft, UnsoundError
+
+if TYPE_CHECKING:
+    from armillary.models.conditions import Condition
+    from armillary.models.decoder import Decoder
+    from armillary.models.documents import Documents
+    from armillary.studies.laboratory import Laboratory
+
+__all__ = ["LAB_CONDITIONS", "laboratory", "require_interval"]
+
+CALIBRATION_DOCUMENTS = 8
+LAB_CONDITIONS = (
+    "trained",
+    "initial:released:0",
+    "initial:library:0",
+    "ablated:mlp",
+    "ablated:attention",
+    "ablated:positions",
+)
+
+
+def require_interval(*, level: float, documents: int) -> None:
+    """Refuse, before a model is loaded, what no interval can be given for."""
+    if not 0 < level < 1:
+        remedy = f"Write {level / 100:g}." if 50 <= level < 100 else "Write 0.95, for instance."
+        raise ArgumentError(f"Argument `--level` must lie between 0 and 1, but it is {level:g}. {remedy}")
+    if documents < 2:
+        raise UnsoundError(
+            "Argument `--max-documents` must be at least 2, but it is 1: tokens of one document are dependent, so one "
+            "document gives no interval. Ask for more."
+        )
+
+
+def laboratory(
+    *, model: str | None, documents: Path | None, conditions: list[str] | None, layers: str | None, max_documents: int,
+    max_tokens: int, batch_size: int, device: str, dtype: str, seed: int, level: float,
+) -> Laboratory:  # fmt: skip
+    """The laboratory that the options of `armillary lab` ask for, with its decoder loaded and its documents cut.
+
+    Raises:
+        ArmillaryError: One sentence about the first option that does not fit.
+    """
+    from armillary.models.decoder import load_decoder
+    from armillary.studies.laboratory import Laboratory
+
+    asked, ranges = _conditions(conditions), _layers(layers)
+    decoder = load_decoder(model, device=device, dtype=dtype)
+    if decoder.tokenizer is None:
+        raise ArgumentError(
+            f"Argument `--model` must hold a tokenizer that cuts the documents, but {decoder.facts.name} holds none. "
+            "Put its tokenizer.json beside the weights."
+        )
+    if conditions is None and decoder.facts.released_spread is None:
+        asked = {text: one for text, one in asked.items() if not one.name.startswith("initial-released")}
+    for text, condition in asked.items():
+        _require_fit(text, condition, decoder)
+    chosen = _within(ranges, decoder.facts.layers, layers)
+    evaluation = _documents(decoder, documents, limit=max_documents, tokens=max_tokens, offset=0)
+    _require_two(evaluation)
+    return Laboratory(
+        decoder, evaluation, list(asked.values()), layers=chosen,
+        calibration=_calibration(decoder, documents, evaluation), level=level, seed=seed, batch_size=batch_size,
+    )  # fmt: skip
+
+
+def _conditions(texts: list[str] | None) -> dict[str, Condition]:
+    """The conditions asked for, by what was written; each once."""
+    from armillary.models.conditions import parse_condition
+
+    found: dict[str, Condition] = {}
+    for text in (one.strip() for given in texts or LAB_CONDITIONS for one in given.split(",")):
+        condition = parse_condition(text)
+        if condition in found.values():
+            raise ArgumentError(
+                f"Argument `--conditions` must name each condition once, but {condition.name} comes twice. Leave one "
+                "out."
+            )
+        found[text] = condition
+    return found
+
+
+def _require_fit(text: str, condition: Condition, decoder: Decoder) -> None:
+    try:
+        condition.check_fits(decoder)
+    except ArgumentError as error:
+        raise type(error)(f"Argument `--conditions` must fit the decoder, but {text!r} does not: {error}") from error
+
+
+def _require_two(documents: Documents) -> None:
+    if len(documents) < 2:
+        others = "".join(f"; {one.title!r} was skipped: {one.reason}" for one in documents.skipped[:1])
+        raise UnsoundError(
+            f"Argument `--documents` must hold at least two documents of {documents.tokens} tokens, but it holds one, "
+            f"{documents.titles[0]!r}{others}. Tokens of one document are dependent, so one document gives no "
+            "interval. Add documents."
+        )
+
+
+def _documents(decoder: Decoder, folder: Path | None, *, limit: int, tokens: int, offset: int) -> Documents:
+    from armillary.models.documents import Documents
+
+    if tokens > decoder.facts.context:
+        raise ArgumentError(
+            f"Argument `--max-tokens` must be at most {decoder.facts.context}, the context of this decoder, but it is "
+            f"{tokens}. Ask for fewer."
+        )
+    if folder is None:
+        return Documents.from_topics(decoder.tokenizer, limit=limit, tokens=tokens, offset=offset)
+    return Documents.from_folder(folder, decoder.tokenizer, limit=limit, tokens=tokens, offset=offset)
+
+
+def _calibration(decoder: Decoder, folder: Path | None, evaluation: Documents) -> Documents | None:
+    """The next documents of the same source; with fewer than two left, the views that need them are left out."""
+    try:
+        found = _documents(
+            decoder, folder, limit=CALIBRATION_DOCUMENTS, tokens=evaluation.tokens, offset=len(evaluation)
+        )
+    except NothingLeft:
+        return None
+    return found if len(found) > 1 else None
+
+
+def _layers(text: str | None) -> list[range] | None:
+    """The ranges that a text such as 0,5,10-30 names, both ends included."""
+    found: list[range] = []
+    for part in (text or "").split(",") if text is not None else ():
+        match = re.fullmatch(r"\s*([0-9]+)(?:-([0-9]+))?\s*", part)
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise ArgumentError(f"Argument `--layers` must look like 0,5,10-30, but it is {text!r}. Use whole numbers.")
+        found.append(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return found or None
+
+
+def _within(ranges: list[range] | None, last: int, text: str | None) -> list[int] | None:
+    if ranges is None:
+        return None
+    if max(one.stop for one in ranges) > last + 1:
+        raise ArgumentError(
+            f"Argument `--layers` must lie within 0 (embedding) and {last}, the blocks of this decoder, but it is "
+            f"{text!r}. Layer l is the stream after block l."
+        )
+    return sorted({layer for one in ranges for layer in one})

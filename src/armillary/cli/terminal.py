@@ -1,0 +1,56 @@
+"""How a command behaves at a terminal: progress, one sentence when interrupted, strict JSON, exit codes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from armillary.cli.refusals import refuse
+
+__all__ = ["DONE_WITH_SKIPS", "INTERRUPTED", "interruptible", "print_json", "progress"]
+
+DONE_WITH_SKIPS = 5
+INTERRUPTED = 130
+
+
+@contextmanager
+def interruptible(record: Path | None = None) -> Iterator[None]:
+    """An interrupt ends in one sentence that says what it left behind: a record is there as a whole, or not at all."""
+    before = record is not None and record.exists()
+    try:
+        yield
+    except KeyboardInterrupt:
+        if before or record is None:
+            words = "Interrupted; nothing was changed."
+        elif record.exists():
+            words = f"Interrupted; the record in {record} is whole. Draw it with `armillary report {record}`."
+        else:
+            words = "Interrupted; nothing was written."
+        raise typer.Exit(refuse(words, INTERRUPTED)) from None
+
+
+@contextmanager
+def progress(words: str, *, quiet: bool) -> Iterator[Any]:
+    """A progress bar with remaining time on standard error; silent when that is no terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as shown:
+        task = shown.add_task(words, total=None)
+        yield lambda words, done, total: shown.update(task, description=words, completed=done, total=total)
+
+
+def print_json(content: dict[str, Any]) -> None:
+    """One strict JSON object on standard output."""
+    import json
+
+    typer.echo(json.dumps(content, allow_nan=False))  # ASCII: the same bytes whatever the terminal's encoding
