@@ -21,7 +21,7 @@ INDEX = $(if $(strip $(TORCH_INDEX)),--extra-index-url $(TORCH_INDEX))
 READY = $(VENV)/.ready
 READY_DEV = $(VENV)/.ready-dev
 
-.PHONY: help lab test lint format types contracts check set-up set-up-dev clean
+.PHONY: help lab test lint format types contracts check docs set-up set-up-dev clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -52,6 +52,11 @@ types: $(READY_DEV) ## mypy over src
 
 contracts: $(READY_DEV) ## import-linter: data flows one way
 	@$(BIN)/lint-imports
+
+docs: $(READY_DEV) ## build the documentation strictly; says where its first page lies
+	@$(BIN)/python docs/generated.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Documentation: $(abspath build/docs)/index.html"
 
 set-up: $(READY) ## only install, as `make lab` needs it
 set-up-dev: $(READY_DEV) ## only install, as `make test` needs it
