@@ -83,24 +83,22 @@ def main() -> None:
     study = Laboratory(decoder, documents, [Trained()], calibration=others, batch_size=asked.batch_size)
     condition = study.conditions[0]
     calibrations = study.calibrate(condition, decoder, told=lambda _: None)
-    reader = study.reader(condition, decoder, calibrations)
+    bench = study.bench(condition, decoder, calibrations)
 
     def measured(sink: Any, batch: torch.Tensor) -> torch.Tensor:
         with stream(decoder, sink):
             return decoder.hidden(batch)
 
     clocks = {name: Clock() for name in ("bare", "bare with loss", "core, no spectrum", "core", "laboratory")}
-    start = 0
     with torch.inference_mode():
         decoder.hidden(documents.token_ids[:1])
-        for batch in documents.batches(asked.batch_size):
-            final = clocks["bare"].run(lambda ids=batch: decoder.hidden(ids))
+        for chunk in study.partition(condition):
+            batch = documents.token_ids[chunk.start : chunk.stop]
+            clocks["bare"].run(lambda ids=batch: decoder.hidden(ids))
             clocks["bare with loss"].run(lambda ids=batch: decoder.loss(decoder.hidden(ids), ids))
             clocks["core, no spectrum"].run(lambda ids=batch: measured(partial(core, spectrum=False), ids))
             clocks["core"].run(lambda ids=batch: measured(core, ids))
-            at = reader.at(start)
-            clocks["laboratory"].run(lambda ids=batch, sink=at: decoder.loss(measured(sink, ids), ids))
-            start += len(final)
+            clocks["laboratory"].run(lambda one=chunk: bench.measure(documents, one))
     print(f"{decoder.facts.name}, {len(documents)} documents x {documents.tokens} tokens, {asked.threads} threads")
     for name, clock in clocks.items():
         print(f"  {name:17s} {clock.wall:7.2f} s wall {clock.processor:7.2f} s processor")

@@ -1,4 +1,4 @@
-"""One batch of documents at one tap, as every statistic sees it: clouds, token sets, and its place in the arrays."""
+"""One batch of documents at one tap, as every statistic sees it: clouds, token sets, and the row of its layer."""
 
 from __future__ import annotations
 
@@ -14,24 +14,7 @@ from armillary.observables.cloud import Calibration, Cloud
 from armillary.observables.drift import massive_tokens
 from armillary.studies.plan import Plan
 
-__all__ = ["Grid", "TapBatch", "TokenSets"]
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The axes that the arrays of one condition share.
-
-    Args:
-        layers: Measured layers, ascending.
-        documents: How many documents.
-        tokens: How many tokens each has.
-        plan: The laboratory's further choices.
-    """
-
-    layers: tuple[int, ...]
-    documents: int
-    tokens: int
-    plan: Plan
+__all__ = ["TapBatch", "TokenSets"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +52,6 @@ class TapBatch:
     Args:
         tap: Where.
         row: Index of the layer in the arrays.
-        start: Number of the first document of the batch.
         before: The stream at the tap before, None at the embedding, `documents tokens dim`.
         residual: The stream, same shape.
         read: What the next sublayer reads of it, same shape.
@@ -83,7 +65,6 @@ class TapBatch:
         tap: Tap,
         *,
         row: int,
-        start: int,
         before: Tensor | None,
         residual: Tensor,
         read: Tensor,
@@ -91,8 +72,7 @@ class TapBatch:
         calibration: Calibration | None,
         plan: Plan,
     ) -> None:
-        self.tap, self.row, self.start = tap, row, start
-        self.where = slice(start, start + len(residual))
+        self.tap, self.row = tap, row
         self.before = None if before is None else before.cpu()
         self.residual = residual.cpu()
         self.massive = massive_tokens(norms, ratio=plan.massive_ratio)

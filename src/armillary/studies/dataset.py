@@ -1,314 +1,98 @@
-"""The labeled numbers of a laboratory: one xarray dataset with a value for each document, condition, tap and layer."""
+"""The labeled numbers of a laboratory: the arrays of all chunks put together in one xarray dataset."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from armillary.observables.alignment import histogram_edges
 from armillary.observables.cloud import Cloud
-from armillary.observables.declaration import Measurement, Preparation
-from armillary.observables.rank import isotropic_participation_rank, rank_ceiling, rank_tolerance
+from armillary.observables.declaration import Preparation
+from armillary.observables.rank import isotropic_participation_rank, rank_ceiling
 from armillary.sphere import uniform
-from armillary.studies.distributions import PREPARATIONS
-from armillary.studies.plan import CENTERED, TAPS, TOKEN_SETS, Plan, position_bands
-from armillary.studies.reader import TapReader
-from armillary.studies.scalars import UPDATES
+from armillary.studies.collector import Declared, Variable
+from armillary.studies.collectors import COLLECTORS
+from armillary.studies.layout import Layout
 
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Layout", "as_dataset"]
+__all__ = ["as_dataset", "declared"]
 
 _DRAWS = 4
-_UPDATE_WORDS = {
-    "norm": (
-        "|u| / |x|",
-        "length of the sublayer's update over the length of the stream before it, mean over tokens",
-    ),
-    "radial": ("u.x / |x|^2", "radial part of the update over the length before, positive outward, mean over tokens"),
-    "tangential": (
-        "|u_t| / |x|",
-        "part of the update orthogonal to the stream, over the length before, mean over tokens",
-    ),
-    "angle": ("angle(x, x + u)", "angle in radians between the stream before and after the sublayer, mean over tokens"),
-}
-_UPDATE_RANGES = {
-    "norm": {"lowest": 0.0},
-    "radial": {},
-    "tangential": {"lowest": 0.0},
-    "angle": {"lowest": 0.0, "highest": math.pi},
-}
-_SCALAR = ("condition", "tap", "layer", "tokens", "preparation", "document")
+
+Chunks = Mapping[str, Sequence[Mapping[str, np.ndarray]]]
+"""Condition -> the arrays of its chunks, in the order of the documents."""
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The axes of a laboratory's numbers, and what their attributes say.
-
-    Args:
-        layers: Measured layers, ascending.
-        measurements: At the stream after every block.
-        titles: Of the documents.
-        tokens: Tokens in each document.
-        depth: Number of blocks of the decoder.
-        width: Coordinates of its stream.
-        resolution: eps of the dtype of its states.
-        plan: The laboratory's further choices.
-        transformations: Names of the maps of the statement, in order.
-        seed: Of the statement's maps.
-    """
-
-    layers: tuple[int, ...]
-    measurements: tuple[Measurement, ...]
-    titles: tuple[str, ...]
-    tokens: int
-    depth: int
-    width: int
-    resolution: float
-    plan: Plan
-    transformations: tuple[str, ...]
-    seed: int
-
-
-def as_dataset(layout: Layout, readers: Mapping[str, TapReader], losses: Mapping[str, np.ndarray]) -> xarray.Dataset:
+def as_dataset(layout: Layout, chunks: Chunks) -> xarray.Dataset:
     """All numbers of a run with their labels, definitions and sources; NaN means not measured or undefined.
 
     Args:
         layout: Axes and conventions.
-        readers: For each condition, what was read.
-        losses: For each condition, the next-token loss of each document, `documents`.
+        chunks: For each condition, what was measured of all documents.
 
     Returns:
         The dataset of the record; its layout is described in docs/architecture.md.
     """
     import xarray as xr
 
-    conditions, plan = list(readers), layout.plan
-    preparations = list(dict.fromkeys(["as given", *(str(m.preparation) for m in layout.measurements)]))
-    variables = _scalars(layout, readers, preparations)
-    variables |= _updates(readers)
-    variables |= _pictures(layout, readers)
-    variables |= _references(layout, preparations)
-    isotropic, found = _isotropic(layout)
-    variables |= found
-    variables["loss"] = (
-        ("condition", "document"),
-        np.stack([losses[name] for name in conditions]),
-        {
-            "symbol": "loss",
-            "definition": "next-token cross entropy on the same tokens, nats per token",
-            "source": "the decoder's own head",
-            "undefined": "never",
-            "units": "nats per token",
-            "lowest": 0.0,
-        },
-    )
-    bands = position_bands(layout.tokens, plan.bands)
-    edges = histogram_edges(plan.bins).numpy()
-    steps = [", ".join(one) for one in PREPARATIONS]
-    coordinates: dict[str, Any] = {
-        "condition": conditions,
-        "layer": np.asarray(layout.layers),
-        "tap": list(TAPS),
-        "tokens": list(TOKEN_SETS),
-        "preparation": preparations,
-        "document": list(layout.titles),
-        "bin": ("bin", (edges[:-1] + edges[1:]) / 2, {"edges": edges}),
-        "threshold": ("threshold", np.asarray(plan.thresholds), {"units": "radians"}),
-        "band": [f"{start}-{stop - 1}" for start, stop in bands],
-        "component": np.arange(layout.tokens - 1),
-        "position": np.arange(layout.tokens),
-        "coordinate": np.arange(layout.width),
-        "histogram_tokens": list(TOKEN_SETS),
-        "histogram_preparation": steps,
-        "spectrum_preparation": steps,
-        "isotropic_measurement": isotropic,
+    contributed = declared(layout)
+    labels = layout.coordinates | dict(contributed.coordinates)
+    isotropic, references = _isotropic(layout)
+    labels["isotropic_measurement"] = isotropic
+    variables: dict[str, tuple[Any, ...]] = {
+        name: (one.dims, assembled(name, one, layout, chunks), dict(one.attrs))
+        for name, one in contributed.variables.items()
     }
-    statement = next(iter(readers.values())).statement.values
-    if statement:
-        coordinates |= {
-            "transformation": ["none", *layout.transformations],
-            "statement_layer": np.asarray(list(statement)),
-            "statement_measurement": [str(one) for one in layout.measurements],
-        }
-        variables["statement_value"] = (
-            ("transformation", "statement_layer", "statement_measurement", "document"),
-            np.stack([statement[layer] for layer in statement], axis=1),
-            {
-                "definition": "each measurement of the stream before and after a change of basis x -> x M",
-                "condition": conditions[0],
-                "tap": "block",
-                "tokens": "without_first",
-                "seed": layout.seed,
-                "general_linear_seed": layout.seed,
-                "condition_number": plan.condition_number,
-            },
-        )
+    variables |= references | _references(layout)
     attrs = {"layers": layout.depth, "width": layout.width, "tokens_per_document": layout.tokens}
-    return xr.Dataset(variables, coords=coordinates, attrs=attrs)
+    return xr.Dataset(variables, coords=labels, attrs=attrs)
 
 
-def _scalars(layout: Layout, readers: Mapping[str, TapReader], preparations: list[str]) -> dict[str, tuple[Any, ...]]:
-    shape = (
-        len(readers),
-        len(TAPS),
-        len(layout.layers),
-        len(TOKEN_SETS),
-        len(preparations),
-        len(layout.titles),
-    )
-    found: dict[str, tuple[Any, ...]] = {}
-    asked: dict[str, list[list[str]]] = {}
-    for c, reader in enumerate(readers.values()):
-        blocks: list[tuple[str, str, str, Measurement | None, np.ndarray]]
-        blocks = [(place, m.name, str(m.preparation), m, block) for (place, m), block in reader.scalars.values.items()]
-        blocks += [
-            (place, "massive_tokens", "as given", None, block) for place, block in reader.scalars.massive.items()
-        ]
-        for place, name, preparation, measurement, block in blocks:
-            if name not in found:
-                attrs = _massive(layout) if measurement is None else _attributes(layout, measurement)
-                found[name], asked[name] = (_SCALAR, np.full(shape, np.nan), attrs), []
-            found[name][1][c, TAPS.index(place), :, :, preparations.index(preparation)] = block
-            sets = TOKEN_SETS[:1] if name == "stream_norm_first" else TOKEN_SETS
-            asked[name] += [[place, tokens, preparation] for tokens in sets if c == 0]
-    for name, (_, _, attrs) in found.items():
-        attrs["measured"] = json.dumps(asked[name])
-    return found
+def declared(layout: Layout) -> Declared:
+    """What all collectors contribute."""
+    variables: dict[str, Variable] = {}
+    coordinates: dict[str, Any] = {}
+    for kind in COLLECTORS:
+        one = kind.declared(layout)
+        variables |= one.variables
+        coordinates |= one.coordinates
+    return Declared(variables, coordinates)
 
 
-def _range(lowest: float, highest: float) -> dict[str, float]:
-    """The attainable range as attributes: ends of intervals are cut there."""
-    return {k: float(v) for k, v in (("lowest", lowest), ("highest", highest)) if math.isfinite(v)}
+def assembled(name: str, variable: Variable, layout: Layout, chunks: Chunks) -> np.ndarray:
+    """The numbers of one variable, chunk after chunk, with the axes in their declared order."""
+    conditions = layout.conditions if "condition" in variable.dims else layout.conditions[:1]
+    first = chunks[conditions[0]][0][name]
+    inner = [axis for axis in variable.dims if axis not in ("condition", "document")]
+    lengths = dict(zip(inner, first.shape[first.ndim - len(inner) :], strict=True))
+    lengths |= {"condition": len(conditions), "document": len(layout.titles)}
+    numbers = np.empty([lengths[axis] for axis in variable.dims], dtype=variable.dtype)
+    outer = [axis for axis in ("condition", "document") if axis in variable.dims]
+    held = numbers.transpose([variable.dims.index(axis) for axis in (*outer, *inner)])
+    for place, condition in zip(held if "condition" in variable.dims else [held], conditions, strict=True):
+        if "document" in variable.dims:
+            _side_by_side(place, [one[name] for one in chunks[condition]])
+        else:
+            place[...] = _total([one[name] for one in chunks[condition]]) / len(layout.titles)
+    return numbers
 
 
-def _massive(layout: Layout) -> dict[str, Any]:
-    ratio = layout.plan.massive_ratio
-    words = f"number of tokens whose norm exceeds {ratio:g} times the median norm of their document"
-    return {
-        "symbol": "n_massive",
-        "definition": words,
-        "source": "Sun et al. 2024",
-        "undefined": "never",
-        "lowest": 0.0,
-    }
+def _side_by_side(place: np.ndarray, parts: Sequence[np.ndarray]) -> None:
+    start = 0
+    for part in parts:
+        place[start : start + len(part)] = part
+        start += len(part)
 
 
-def _attributes(layout: Layout, measurement: Measurement) -> dict[str, Any]:
-    one = measurement.observable
-    attrs: dict[str, Any] = {
-        "symbol": one.symbol,
-        "definition": one.definition,
-        "source": one.source,
-        "undefined": one.undefined,
-        **dict(one.parameters),
-        **_range(*one.attainable(layout.tokens, layout.width)),
-    }
-    if one.name == "algebraic_rank":
-        share = rank_tolerance(layout.tokens, layout.width, layout.resolution)
-        attrs["tolerance"] = f"max(T, d) eps s_max, at most {share:.2e} s_max; eigenvalues in float64"
-    return attrs
-
-
-def _updates(readers: Mapping[str, TapReader]) -> dict[str, tuple[Any, ...]]:
-    found: dict[str, tuple[Any, ...]] = {}
-    for part in UPDATES:
-        blocks = []
-        for reader in readers.values():
-            block = np.stack([reader.scalars.updates[(place, part)] for place in ("block", "mid")])
-            blocks.append(np.concatenate([block, np.full_like(block, np.nan)]))
-        symbol, words = _UPDATE_WORDS[part]
-        measured = [[place, tokens] for place in ("block", "mid") for tokens in TOKEN_SETS]
-        found[f"update_{part}"] = (
-            ("condition", "tap", "layer", "tokens", "document"),
-            np.stack(blocks),
-            {
-                "symbol": symbol,
-                "definition": f"{words}; tap mid: attention's update, tap block: the MLP's",
-                "source": "u = y - x between neighboring taps",
-                "undefined": "a zero row, and at the embedding",
-                "measured": json.dumps(measured),
-                **_UPDATE_RANGES[part],
-            },
-        )
-    return found
-
-
-def _pictures(layout: Layout, readers: Mapping[str, TapReader]) -> dict[str, tuple[Any, ...]]:
-    every, width = readers.values(), layout.width
-    count = len(layout.titles)
-    swept = {"tap": "block", "tokens": "without_first", "preparation": ", ".join(CENTERED)}
-    sweep = ("condition", "layer", "threshold", "document")
-    blank, rows = np.full(width, np.nan), range(len(layout.layers))
-    directions = [[reader.distributions.mean_direction.get(row, blank) for row in rows] for reader in every]
-    return {
-        "overlap_histogram": (
-            ("condition", "layer", "histogram_tokens", "histogram_preparation", "document", "bin"),
-            np.stack([reader.distributions.histogram for reader in every]),
-            {
-                "definition": "exact counts of overlaps over unordered pairs i < j, no self-pair; bins half open, the "
-                "last closed, rounding beyond +-1 counted in the end bins; all zero = undefined",
-                "tap": "block",
-            },
-        ),
-        "singular_values": (
-            ("condition", "layer", "spectrum_preparation", "document", "component"),
-            np.stack([reader.distributions.singular_values for reader in every]),
-            {"definition": "singular values of the rows, descending", "tap": "block", "tokens": "without_first"},
-        ),
-        "order_parameter_sweep": (
-            sweep,
-            np.stack([reader.distributions.orders for reader in every]),
-            {
-                "definition": "sum of squared shares of groups connected within the threshold angle",
-                **swept,
-                **_range(1.0 / layout.tokens, 1.0),
-            },
-        ),
-        "cluster_count_sweep": (
-            sweep,
-            np.stack([reader.distributions.counts for reader in every]),
-            {
-                "definition": "number of groups, connected components within the threshold angle",
-                **swept,
-                **_range(1.0, layout.tokens),
-            },
-        ),
-        "overlap_by_band": (
-            ("condition", "layer", "band", "document"),
-            np.stack([reader.distributions.by_band for reader in every]),
-            {
-                "definition": "mean overlap of the pairs whose positions both lie in the band",
-                "tap": "block",
-                "tokens": "without_first",
-                "preparation": "normalize",
-                **_range(-1.0, 1.0),
-            },
-        ),
-        "massive_token_mask": (
-            ("condition", "layer", "document", "position"),
-            np.stack([reader.distributions.massive for reader in every]),
-            {
-                "definition": f"1 where a norm exceeds {layout.plan.massive_ratio:g} medians of the document",
-                "tap": "block",
-            },
-        ),
-        "mean_direction": (
-            ("condition", "layer", "coordinate"),
-            np.asarray(directions) / count,
-            {
-                "definition": "mean over documents of the mean of the unit rows",
-                "tap": "block",
-                "tokens": "without_first",
-            },
-        ),
-    }
+def _total(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Added in the order of the chunks, so that the last bit does not depend on which was measured first."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
 
 
 def _isotropic(layout: Layout) -> tuple[list[str], dict[str, tuple[Any, ...]]]:
@@ -326,8 +110,8 @@ def _isotropic(layout: Layout) -> tuple[list[str], dict[str, tuple[Any, ...]]]:
     }
 
 
-def _references(layout: Layout, preparations: list[str]) -> dict[str, tuple[Any, ...]]:
-    width = layout.width
+def _references(layout: Layout) -> dict[str, tuple[Any, ...]]:
+    width, preparations = layout.width, layout.preparations
     counts = [layout.tokens, layout.tokens - 1, layout.tokens - 1]
     ceiling = [[rank_ceiling(n, width, Preparation.parse(p)) for p in preparations] for n in counts]
     isotropic = [[isotropic_participation_rank(n, width, Preparation.parse(p)) for p in preparations] for n in counts]

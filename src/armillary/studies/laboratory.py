@@ -5,32 +5,29 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from armillary.errors import ArgumentError, CheckMissed, UnsoundError
 from armillary.estimates import require_choices
-from armillary.invariance import DiagonalGain, GeneralLinear, Orthogonal, Transformation
-from armillary.models.capture import stream
 from armillary.models.conditions import Condition
 from armillary.models.contract import prove, require
 from armillary.models.decoder import Decoder
-from armillary.models.documents import Documents
+from armillary.models.documents import Documents, ids_hash
 from armillary.observables.cloud import STEPS, Calibration
 from armillary.observables.declaration import Measurement
 from armillary.record import Record
-from armillary.studies.batch import Grid
-from armillary.studies.dataset import Layout, as_dataset
-from armillary.studies.distributions import Distributions
+from armillary.studies.chunk import IDS, Arrays, Bench, Chunk, partition
+from armillary.studies.collector import Setting
+from armillary.studies.dataset import as_dataset
+from armillary.studies.layout import Layout
 from armillary.studies.origin import origin
-from armillary.studies.passes import Told, calibrate, measure
-from armillary.studies.plan import Plan, at_other_taps, check_measurements, default_measurements, statement_layers
-from armillary.studies.reader import TapReader
-from armillary.studies.scalars import Scalars
-from armillary.studies.statement import Statement
+from armillary.studies.passes import Told, calibrate
+from armillary.studies.plan import Plan, at_other_taps, check_measurements, default_measurements
 
 __all__ = ["Laboratory"]
 
@@ -148,27 +145,20 @@ class Laboratory:
         tell = _counting(progress, len(self.conditions) * (len(self.documents) + len(self.calibration or ())))
         promises = prove(self.decoder)
         require(self.decoder, promises)
-        readers, losses, proofs, calibrations, timings = {}, {}, [], {}, {}
+        chunks: dict[str, list[Arrays]] = {}
+        proofs, calibrations, timings = [], {}, {}
         for condition in self.conditions:
             began, name = time.perf_counter(), condition.name
             with condition.applied(self.decoder) as applied:
-                found = self.calibrate(
+                calibrations[name] = self.calibrate(
                     condition, applied.decoder, told=partial(tell, f"{condition.label}: calibration")
                 )
-                reader = self.reader(condition, applied.decoder, found)
-                loss, fed = measure(
-                    applied.decoder,
-                    self.documents,
-                    reader,
-                    batch_size=self.batch_size,
-                    told=partial(tell, condition.label),
-                )
-            if fed != self.documents.hash:
-                raise CheckMissed(
-                    f"Every condition must see the ids of hash {self.documents.hash[:12]}, but {name} saw {fed[:12]}. "
-                    "Do not change the documents while a laboratory runs."
-                )
-            readers[name], losses[name], calibrations[name] = reader, loss, found
+                bench = self.bench(condition, applied.decoder, calibrations[name])
+                chunks[name] = []
+                for chunk in self.partition(condition):
+                    chunks[name].append(bench.measure(self.documents, chunk))
+                    tell(condition.label, len(chunk))
+            fed = self._fed(name, chunks[name])
             proofs.append({"name": name, "label": condition.label, "token_hash": fed, **asdict(applied.proof)})
             timings[name] = round(time.perf_counter() - began, 2)
         return Record.write(
@@ -183,8 +173,12 @@ class Laboratory:
                 calibrations=calibrations,
                 timings=timings,
             ),
-            as_dataset(self._layout(), readers, losses),
+            as_dataset(self.layout, chunks),
         )
+
+    def partition(self, condition: Condition) -> tuple[Chunk, ...]:
+        """The chunks of one condition, in the order of the documents."""
+        return partition(condition.name, len(self.documents), self.batch_size)
 
     def calibrate(self, condition: Condition, decoder: Decoder, *, told: Told) -> dict[int, Calibration]:
         """What is estimated on the calibration documents, for each layer; nothing without them.
@@ -203,59 +197,43 @@ class Laboratory:
             told=told,
         )
 
-    def reader(self, condition: Condition, decoder: Decoder, calibrations: Mapping[int, Calibration]) -> TapReader:
-        """An empty reader for one condition; that of the first condition carries the statement.
+    def bench(self, condition: Condition, decoder: Decoder, calibrations: Mapping[int, Calibration]) -> Bench:
+        """What measures the chunks of one condition; that of the first condition carries the statement.
 
         Args:
-            condition: Whose numbers it will hold.
-            decoder: In this condition: the statement takes its norms' gains.
+            condition: Which one.
+            decoder: In this condition.
             calibrations: As `calibrate` returns them; without any, the views that need them are left out.
         """
-        grid = Grid(tuple(self.layers or ()), len(self.documents), self.documents.tokens, self.plan)
-        chosen = [one for one in self.measurements or () if calibrations or not one.preparation.needs_calibration]
-        maps = self._maps(decoder) if condition is self.conditions[0] else {}
-        return TapReader(
-            grid,
-            scalars=Scalars(chosen, at_other_taps(chosen), grid),
-            distributions=Distributions(grid),
-            statement=Statement(chosen, maps, grid),
-            calibrations=calibrations,
-            condition=condition.name,
-            titles=self.documents.titles,
-        )
+        return Bench(Setting(self.layout, decoder, condition.name, calibrations))
 
-    def transformations(self, decoder: Decoder) -> dict[int, tuple[Transformation, ...]]:
-        """The maps of the statement at each of its layers: orthogonal, general linear, and the next norm's gain.
-
-        Args:
-            decoder: Whose norms' gains are taken: the decoder of the condition that carries the statement.
-        """
-        seeded = (Orthogonal(self.seed), GeneralLinear(self.plan.condition_number, self.seed))
-        return {
-            layer: (*seeded, DiagonalGain(_gain(decoder.norms[_norm_after(layer)])))
-            for layer in statement_layers(self.layers or ())
-        }
-
-    def _maps(self, decoder: Decoder) -> dict[int, list[torch.Tensor]]:
-        transformations = self.transformations(decoder)
-        distinct = {one for chosen in transformations.values() for one in chosen}
-        made = {one: one.matrix(decoder.facts.width) for one in distinct}
-        return {layer: [made[one] for one in chosen] for layer, chosen in transformations.items()}
-
-    def _layout(self) -> Layout:
+    @cached_property
+    def layout(self) -> Layout:
+        """The axes of the record."""
         facts = self.decoder.facts
         return Layout(
+            conditions=tuple(condition.name for condition in self.conditions),
             layers=tuple(self.layers or ()),
             measurements=tuple(self.measurements or ()),
             titles=self.documents.titles,
             tokens=self.documents.tokens,
             depth=facts.layers,
             width=facts.width,
+            heads=facts.heads,
             resolution=float(torch.finfo(getattr(torch, facts.dtype)).eps),
             plan=self.plan,
-            transformations=tuple(str(one) for one in next(iter(self.transformations(self.decoder).values()))),
             seed=self.seed,
         )
+
+    def _fed(self, name: str, chunks: Sequence[Arrays]) -> str:
+        """The hash of the ids that went through the decoder: the documents', or the run stops."""
+        fed = ids_hash(torch.from_numpy(np.concatenate([one[IDS] for one in chunks])))
+        if fed != self.documents.hash:
+            raise CheckMissed(
+                f"Every condition must see the ids of hash {self.documents.hash[:12]}, but {name} saw {fed[:12]}. "
+                "Do not change the documents while a laboratory runs."
+            )
+        return fed
 
     def cost(self) -> dict[str, Any]:
         """What a run would take, estimated from one document measured once; nothing is written.
@@ -265,13 +243,11 @@ class Laboratory:
             (building the conditions and drawing the page come on top).
         """
         facts, documents = self.decoder.facts, self.documents
-        one = documents.token_ids[:1]
-        reader = self.reader(self.conditions[-1], self.decoder, {})
-        with torch.inference_mode():
-            self.decoder.hidden(one)
-            began = time.perf_counter()
-            with stream(self.decoder, reader.at(0)):
-                self.decoder.loss(self.decoder.hidden(one), one)
+        condition = self.conditions[-1]
+        bench = self.bench(condition, self.decoder, {})
+        self.decoder.hidden(documents.token_ids[:1])
+        began = time.perf_counter()
+        bench.measure(documents, Chunk(condition.name, 0, 1))
         each = time.perf_counter() - began
         passes = len(self.conditions) * (len(documents) + len(self.calibration or ()))
         return {
@@ -317,20 +293,6 @@ class Laboratory:
             },
             "plan": asdict(self.plan),
         }
-
-
-def _norm_after(layer: int) -> int:
-    """Index among `Decoder.norms` of the norm that reads the stream after block `layer`."""
-    return 2 * layer
-
-
-def _gain(norm: torch.nn.Module) -> torch.Tensor:
-    weight = getattr(norm, "weight", None)
-    if weight is None:
-        raise ArgumentError(
-            "Argument `decoder` must have norms with a gain, but one has none. Leave the statement out."
-        )
-    return torch.as_tensor(weight).detach()
 
 
 def _counting(progress: Progress | None, total: int) -> Callable[[str, int], None]:

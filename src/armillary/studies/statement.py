@@ -2,41 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
+import torch
 from torch import Tensor
 
-from armillary.invariance import values_after
-from armillary.observables.declaration import Measurement
-from armillary.studies.batch import Grid, TapBatch
+from armillary.errors import ArgumentError
+from armillary.invariance import DiagonalGain, GeneralLinear, Orthogonal, Transformation, values_after
+from armillary.models.anatomy import Decoder
+from armillary.studies.batch import TapBatch
+from armillary.studies.collector import Collector, Declared, Setting, Variable
+from armillary.studies.layout import Layout
+from armillary.studies.plan import statement_layers
 
-__all__ = ["Statement"]
+__all__ = ["Statement", "transformations"]
 
 
-class Statement:
-    """The arrays `map measurement document` at each statement layer; the first map is none.
+class Statement(Collector):
+    """Variable `statement_value`: each measurement of the stream before and after each map."""
 
-    Args:
-        measurements: What is measured before and after, first token left out.
-        maps: For each statement layer, the matrices (`dim dim`) or diagonals (`dim`) that its rows are multiplied by.
-        grid: The axes.
-    """
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.maps = _maps(setting.decoder, setting.layout)
+        self._rows = {layer: row for row, layer in enumerate(self.maps)}
 
-    def __init__(self, measurements: Sequence[Measurement], maps: Mapping[int, Sequence[Tensor]], grid: Grid) -> None:
-        self.measurements, self.maps = tuple(measurements), maps
-        self.values = {
-            layer: np.full((len(chosen) + 1, len(self.measurements), grid.documents), np.nan)
-            for layer, chosen in maps.items()
+    @classmethod
+    def declared(cls, layout: Layout) -> Declared:
+        """One variable, with axes of its own."""
+        attrs = {
+            "definition": "each measurement of the stream before and after a change of basis x -> x M",
+            "condition": layout.conditions[0],
+            "tap": "block",
+            "tokens": "without_first",
+            "seed": layout.seed,
+            "general_linear_seed": layout.seed,
+            "condition_number": layout.plan.condition_number,
         }
+        dims = ("transformation", "statement_layer", "statement_measurement", "document")
+        gain = DiagonalGain(torch.ones(layout.width))  # its name says nothing of its numbers
+        return Declared(
+            {"statement_value": Variable(dims, attrs)},
+            {
+                "transformation": ["none", *(str(one) for one in (*_seeded(layout), gain))],
+                "statement_layer": np.asarray(statement_layers(layout.layers)),
+                "statement_measurement": [str(one) for one in layout.measurements],
+            },
+        )
+
+    @classmethod
+    def belongs(cls, setting: Setting) -> bool:
+        """The first condition carries the statement."""
+        return setting.condition == setting.layout.conditions[0]
 
     def add(self, batch: TapBatch) -> None:
         """Map one batch and measure again, if its layer carries the statement."""
-        if batch.tap.layer not in self.values:
+        if batch.tap.place != "block" or batch.tap.layer not in self._rows:
             return
-        cloud, table = batch.stream.shared[1], self.values[batch.tap.layer]
-        for m, measurement in enumerate(self.measurements):
-            table[0, m, batch.where] = measurement.of(cloud).numpy()
+        cloud, measurements = batch.stream.shared[1], self.setting.measurements
+        table = self.arrays["statement_value"][:, :, self._rows[batch.tap.layer]]
+        taken = [self.layout.measurements.index(one) for one in measurements]
+        for m, measurement in zip(taken, measurements, strict=True):
+            table[:, 0, m] = measurement.of(cloud).numpy()
         for t, matrix in enumerate(self.maps[batch.tap.layer], start=1):
-            after = values_after(cloud, matrix, self.measurements)
-            table[t, :, batch.where] = np.stack([value.numpy() for value in after])
+            after = values_after(cloud, matrix, measurements)
+            for m, value in zip(taken, after, strict=True):
+                table[:, t, m] = value.numpy()
+
+
+def transformations(decoder: Decoder, layout: Layout) -> dict[int, tuple[Transformation, ...]]:
+    """The maps of the statement at each of its layers: orthogonal, general linear, and the next norm's gain.
+
+    Args:
+        decoder: Whose norms' gains are taken: the decoder of the condition that carries the statement.
+        layout: Layers, seed, condition number.
+    """
+    return {
+        layer: (*_seeded(layout), DiagonalGain(_gain(decoder.norms[_norm_after(layer)])))
+        for layer in statement_layers(layout.layers)
+    }
+
+
+def _seeded(layout: Layout) -> tuple[Transformation, ...]:
+    return (Orthogonal(layout.seed), GeneralLinear(layout.plan.condition_number, layout.seed))
+
+
+def _maps(decoder: Decoder, layout: Layout) -> dict[int, list[Tensor]]:
+    chosen = transformations(decoder, layout)
+    distinct = {one for several in chosen.values() for one in several}
+    made = {one: one.matrix(decoder.facts.width) for one in distinct}
+    return {layer: [made[one] for one in several] for layer, several in chosen.items()}
+
+
+def _norm_after(layer: int) -> int:
+    """Index among `Decoder.norms` of the norm that reads the stream after block `layer`."""
+    return 2 * layer
+
+
+def _gain(norm: torch.nn.Module) -> Tensor:
+    weight = getattr(norm, "weight", None)
+    if weight is None:
+        raise ArgumentError(
+            "Argument `decoder` must have norms with a gain, but one has none. Leave the statement out."
+        )
+    return torch.as_tensor(weight).detach()

@@ -1,0 +1,14 @@
+"""Every collector of the laboratory, in the order of the record's variables: a new one is named here only."""
+
+from __future__ import annotations
+
+from armillary.studies.collector import Collector
+from armillary.studies.distributions import Distributions
+from armillary.studies.loss import Loss
+from armillary.studies.scalars import Scalars
+from armillary.studies.statement import Statement
+from armillary.studies.updates import Updates
+
+__all__ = ["COLLECTORS"]
+
+COLLECTORS: tuple[type[Collector], ...] = (Scalars, Updates, Distributions, Statement, Loss)
