@@ -7,11 +7,9 @@ import math
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import xarray as xr
 
-from armillary import record as record_module
 from armillary.errors import ArgumentError, UnsoundError
 from armillary.estimates import contrast
 from armillary.record import FORMAT, Record
@@ -421,37 +419,12 @@ def test_a_sample_names_its_documents_by_the_hash_of_their_ids(record):
     assert record.sample("loss", condition="trained").source == record.provenance["documents"]["token_hash"] != ""
 
 
-def test_csv_keeps_every_digit_and_carries_its_conventions_beside(record, tmp_path):
-    path = record.to_csv(tmp_path / "rows.csv")
-    back, frame = pd.read_csv(path), record.to_dataframe()
-    assert len(back) == len(record.rows())
-    for column in ("value", "low", "high"):
-        np.testing.assert_array_equal(back[column], frame[column])
-    beside = json.loads((tmp_path / "rows.csv-metadata.json").read_text())
-    assert beside["choices"] == {"level": 0.95, "resamples": 2000, "seed": 0}
-    assert beside["measurements"] == record.measurements_hash
-    assert beside["definitions"]["exponential_overlap"]["beta"] == 4.0
-
-
 def test_the_tidy_table_of_documents_holds_every_number(record):
     frame = record.to_dataframe("document")
     assert len(frame) == len(record.columns) * len(DOCUMENTS)
     one = frame[(frame["measurement"] == "loss") & (frame["condition"] == "trained")]
     assert one["document"].tolist() == list(DOCUMENTS)
     assert np.array_equal(one["value"], record.dataset["loss"].sel(condition="trained"))
-
-
-def test_parquet_without_its_library_is_refused_with_the_command_that_brings_it(record, tmp_path, monkeypatch):
-    monkeypatch.setattr(record_module, "find_spec", lambda _: None)
-    with pytest.raises(ArgumentError, match="pip install pyarrow"):
-        record.to_parquet(tmp_path / "rows.parquet")
-
-
-def test_parquet_keeps_numbers_and_conventions(record, tmp_path):
-    pytest.importorskip("pyarrow")
-    back = pd.read_parquet(record.to_parquet(tmp_path / "rows.parquet"))
-    assert np.array_equal(back["value"], record.to_dataframe()["value"], equal_nan=True)
-    assert back.attrs == record.to_dataframe().attrs
 
 
 def test_a_record_of_one_document_gives_no_interval(tmp_path):

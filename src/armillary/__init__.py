@@ -82,6 +82,8 @@ _PUBLIC = {
     "contrast": "armillary.estimates",
     "intervals": "armillary.estimates",
     "Record": "armillary.record",
+    "read_table": "armillary.exports",
+    "read_arrays": "armillary.exports",
     "Plan": "armillary.studies.plan",
     "default_measurements": "armillary.studies.plan",
     "Laboratory": "armillary.studies.laboratory",
@@ -109,6 +111,8 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.estimates import contrast as contrast
     from armillary.estimates import estimate as estimate
     from armillary.estimates import intervals as intervals
+    from armillary.exports import read_arrays as read_arrays
+    from armillary.exports import read_table as read_table
     from armillary.invariance import DiagonalGain as DiagonalGain
     from armillary.invariance import GeneralLinear as GeneralLinear
     from armillary.invariance import Orthogonal as Orthogonal

@@ -11,13 +11,12 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from armillary import storage
+from armillary import exports, storage
 from armillary.combinations import combinations, the_only
 from armillary.errors import ArgumentError
 from armillary.estimates import METHOD, UNPAIRED_TOKENS, Estimate, Intervals, Sample, estimate, intervals
@@ -28,6 +27,27 @@ if TYPE_CHECKING:
     import xarray
 
 __all__ = ["FORMAT", "Record"]
+
+Per = Literal["estimate", "document"]
+"""What a row of a tidy table is: one estimate, or one document."""
+
+_MEANING = {
+    "condition": "state of the decoder",
+    "against": "the condition that was subtracted",
+    "layer": "0 is the embedding, l the stream after block l; empty for the loss",
+    "tap": "mid is the stream after attention, _read what the next norm hands on, final what the last does",
+    "place": "the tap as the dataset calls it: one curve against depth",
+    "measurement": "name of the observable; its definition stands under `definitions`",
+    "preparation": "steps in order; as given is none",
+    "tokens": "which tokens of a document took part",
+    "document": "title of the document",
+    "value": "mean over the documents with a number, or the number of one document; empty where undefined",
+    "low": f"lower end of the {METHOD} interval over documents; minus infinity where they cannot bound it",
+    "high": f"upper end of the {METHOD} interval over documents; plus infinity where they cannot bound it",
+    "level": "nominal coverage of the interval",
+    "documents": "how many documents have a number",
+}
+"""What each column of a tidy table means."""
 
 _ROW = (
     "condition",
@@ -311,7 +331,7 @@ class Record:
 
     # other formats -----------------------------------------------------------------------------------------------
 
-    def to_dataframe(self, per: Literal["estimate", "document"] = "estimate") -> pandas.DataFrame:
+    def to_dataframe(self, per: Per = "estimate") -> pandas.DataFrame:
         """A tidy table.
 
         Args:
@@ -329,38 +349,49 @@ class Record:
         frame["value"] = self.values.T.ravel()
         return self._described(frame)
 
-    def to_csv(self, path: str | Path, per: Literal["estimate", "document"] = "estimate") -> Path:
-        """The tidy table as CSV, with every digit, and beside it `<path>-metadata.json` with what the columns mean."""
-        frame = self.to_dataframe(per)
-        frame.to_csv(path, index=False)
-        beside = Path(f"{path}-metadata.json")
-        beside.write_text(
-            json.dumps(frame.attrs, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
-        )
-        return Path(path)
+    def to_xarray(self) -> xarray.Dataset:
+        """The measurements with their named axes: one value a document, whole distributions included.
 
-    def to_parquet(self, path: str | Path, per: Literal["estimate", "document"] = "estimate") -> Path:
-        """The tidy table as Parquet, with what the columns mean in its metadata; needs pyarrow."""
-        if find_spec("pyarrow") is None:
-            raise ArgumentError(
-                "Argument `path` must be writable as Parquet, but pyarrow is not installed. Run `pip install pyarrow`, "
-                "or use `to_csv`."
-            )
-        self.to_dataframe(per).to_parquet(path, index=False)
-        return Path(path)
+        Returns:
+            A dataset of its own, with the study and the hash of the numbers as JSON among its attributes.
+        """
+        about = {"study": json.dumps(storage.plain(self.study, "study")), "measurements": self.measurements_hash}
+        return self.dataset.copy(deep=True).assign_attrs(about)
+
+    def to_csv(self, path: str | Path, per: Per = "estimate") -> Path:
+        """The tidy table as CSV with every digit, its conventions beside it in `<name>.conventions.json`."""
+        return self._table_to(path, "csv", per)
+
+    def to_parquet(self, path: str | Path, per: Per = "estimate") -> Path:
+        """The tidy table as Parquet, with its conventions in the metadata of its schema."""
+        return self._table_to(path, "parquet", per)
+
+    def to_json(self, path: str | Path, per: Per = "estimate") -> Path:
+        """The tidy table as strict JSON, with its conventions in front of the rows."""
+        return self._table_to(path, "json", per)
+
+    def to_npz(self, path: str | Path) -> Path:
+        """Every array of the record, whole distributions included, with study and provenance as JSON text."""
+        exports.require_new_file(path, "npz")
+        return exports.write_arrays(self.dataset, {**self.conventions, "provenance": self.provenance}, path)
+
+    def _table_to(self, path: str | Path, ending: str, per: Per) -> Path:
+        exports.require_new_file(path, ending)
+        frame = self.to_dataframe(per)
+        return exports.write_table(frame, {**self.conventions, **frame.attrs}, path)
+
+    @property
+    def conventions(self) -> dict[str, Any]:
+        """What a table of these numbers cannot say by itself, as plain data: it goes into every export."""
+        model = self.provenance.get("decoder") or {}
+        said = {"model": model.get("name"), "study": self.study}
+        return storage.plain(said, "conventions")
 
     def _described(self, frame: pandas.DataFrame) -> pandas.DataFrame:
-        """The conventions a table cannot say by itself, in the one place every tidy format can carry them."""
+        """The conventions of a tidy table: the meaning of its columns, definitions and choices."""
         names = dict.fromkeys(frame["measurement"])
         frame.attrs = {
-            "conventions": {
-                "layer": "0 is the embedding, l the stream after block l; empty for the loss",
-                "tap": "mid is the stream after attention, _read what the next norm hands on, final what the last does",
-                "place": "the tap as the dataset calls it: one curve against depth",
-                "preparation": "steps in order; as given is none",
-                "value": "mean over the documents with a number; empty where no document has one",
-                "interval": f"{METHOD} over documents",
-            },
+            "columns": {name: _MEANING[name] for name in frame.columns if name in _MEANING},
             "definitions": {n: storage.plain(dict(self.dataset[n].attrs), n) for n in names},
             "choices": storage.plain(self._choices, "study"),
             "documents": storage.plain(self.provenance.get("documents") or {}, "documents").get("token_hash"),
