@@ -23,8 +23,11 @@ import numpy as np
 import pytest
 
 from armillary import cli
+from armillary.cli.export import Format
 from armillary.errors import ArgumentError
+from armillary.exports import FORMATS, read_table
 from armillary.record import Record
+from sample_record import sample_record
 from tiny import saved, tiny_gguf, tiny_llama, tiny_tokenizer
 
 ROOT = Path(__file__).parents[1]
@@ -812,7 +815,9 @@ except SystemExit as ended:
 """
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["lab", "--help"], ["check", "--help"], ["report", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["--help"], ["lab", "--help"], ["check", "--help"], ["report", "--help"], ["export", "--help"]]
+)
 def test_help_brings_in_no_heavy_library_and_names_every_option(arguments: list[str]) -> None:
     ended = subprocess.run([sys.executable, "-c", HELP, *arguments], capture_output=True, text=True, timeout=100)
     assert ended.returncode == 0 and ended.stderr == "" and "brought in: []" in ended.stdout
@@ -828,9 +833,49 @@ def test_the_readme_has_every_command_and_every_exit_code() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = "\n".join(help_of())
     commands = {line.split()[0] for line in shown.split("Commands:")[1].strip().splitlines()}
-    assert commands == {"lab", "check", "report"}
+    assert commands == {"lab", "check", "report", "export"}
     assert all(f"`armillary {command}" in readme for command in commands)
     assert all(f"| {code} | " in readme for code in (0, 1, 2, 3, 4, 5, 130))
+
+
+def test_every_format_of_an_export_can_be_asked_for(armillary: Callable[..., Outcome]) -> None:
+    record = sample_record(Path("record"))
+    for name in FORMATS:
+        ended = armillary("export", record, "--format", name, "--per", "document") if name != "npz" else armillary(
+            "export", record, "--format", name)  # fmt: skip
+        assert (ended.code, ended.err) == (0, "") and Path(ended.out.strip()) == record / f"measurements.{name}"
+    assert {one.value for one in Format} == set(FORMATS)
+    assert len(read_table(record / "measurements.csv").frame) == len(Record.open(record).to_dataframe("document"))
+
+
+def test_the_ending_of_an_export_says_its_format_and_quiet_says_nothing(armillary: Callable[..., Outcome]) -> None:
+    record = sample_record(Path("record"))
+    assert armillary("export", record, "--out", "numbers.parquet", "--quiet") == Outcome(0, "", "")
+    assert len(read_table("numbers.parquet").frame) == len(Record.open(record).rows())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["record"], "`--format` must say what to write, but is missing. Write `--format csv`."),
+        (["record", "--out", "m.xlsx"], "`--out` must end in .parquet or .csv or .npz or .json, but is m.xlsx."),
+        (["record", "--out", "m.csv", "--format", "npz"], "`--out` must end in .npz, but is m.csv."),
+        (["record", "--out", "taken.csv"], "`--out` must be a new file, but taken.csv exists. Name another"),
+        (["record", "--out", "nowhere/m.csv"], "`--out` must lie in a folder that exists, but nowhere does not."),
+        (["record", "--out", "m.npz", "--per", "document"], "`--per` must be left out for .npz"),
+        (["nowhere", "--format", "csv"], "`RECORD` must be the folder of a record, but nowhere does not exist."),
+        (["record", "--format", "xlsx"], "'--format': 'xlsx' is not one of 'parquet', 'csv', 'npz', 'json'"),
+    ],
+)
+def test_an_export_that_cannot_be_written_ends_with_2_and_one_sentence(
+    armillary: Callable[..., Outcome], arguments: list[str], said: str
+) -> None:
+    sample_record(Path("record"))
+    Path("taken.csv").write_text("mine")
+    before = sorted(str(path) for path in Path().rglob("*"))
+    ended = armillary("export", *arguments)
+    assert ended.code == 2 and said in ended.sentence
+    assert sorted(str(path) for path in Path().rglob("*")) == before and Path("taken.csv").read_text() == "mine"
 
 
 def test_the_laboratory_has_every_option_it_promises() -> None:

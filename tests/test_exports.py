@@ -38,7 +38,11 @@ def odd(tmp_path_factory):
     dataset = xr.Dataset(
         {
             "half": (("condition", "document"), np.stack([half, half[::-1]]), ATTRIBUTES),
-            "never": (("condition", "document"), np.full((2, len(TITLES)), np.nan), {"measured": '[["logits", "all"]]'}),
+            "never": (
+                ("condition", "document"),
+                np.full((2, len(TITLES)), np.nan),
+                {"measured": '[["logits", "all"]]'},
+            ),
             "once": (("condition", "document"), np.array([[np.nan] * 7 + [1.0, 2.0], [0.0] * 8 + [1e-100]])),
             "third": (("condition", "document"), np.full((2, len(TITLES)), 1 / 3) + np.arange(9) * 1e-16),
             "flags": ("document", np.arange(len(TITLES)) > 3),

@@ -211,7 +211,6 @@ def test_the_constraints_pin_every_dependency_and_name_no_place():
 
 
 def test_every_imported_library_is_a_declared_dependency():
-    optional = {"pyarrow"}  # asked for by one function, which says how to get it
     declared = {re.split(r"[<>=]", name)[0].replace("-", "_") for name in PROJECT["project"]["dependencies"]}
     imported = set()
     for path in FILES:
@@ -220,7 +219,7 @@ def test_every_imported_library_is_a_declared_dependency():
                 imported |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 imported.add((node.module or "").split(".")[0])
-    foreign = imported - set(sys.stdlib_module_names) - {"armillary"} - optional
+    foreign = imported - set(sys.stdlib_module_names) - {"armillary"}
     assert foreign <= declared, f"imported but not declared: {sorted(foreign - declared)}"
     used_by_name = {"h5netcdf", "h5py"}  # the engine that xarray finds by itself, and what it stands on
     assert declared - used_by_name <= foreign, f"declared but not imported: {sorted(declared - used_by_name - foreign)}"

@@ -2,7 +2,7 @@
 
     NAME.parquet   the tidy table; conventions under the key `armillary` of the schema's metadata
     NAME.csv       the tidy table with every digit; conventions beside it in NAME.conventions.json
-    NAME.json      {"conventions": ..., "rows": [...]}, strict: what is missing is null, what is unbounded "inf" or "-inf"
+    NAME.json      {"conventions": ..., "rows": [...]}, strict: what is missing is null, what is unbounded "inf", "-inf"
     NAME.npz       every array of the record under its name; conventions as JSON text in the array `conventions`
 
 A file is written whole or not at all and never over another. What `read_table` and `read_arrays` give back equals what
@@ -146,7 +146,7 @@ def read_table(path: str | Path) -> Table:
     readers = {"parquet": _from_parquet, "csv": _from_csv, "json": _from_json}
     with _readable(target):
         frame, conventions = readers[_ending(target)](target)
-    frame.attrs = conventions
+    frame.attrs.update(conventions)
     return Table(frame, conventions)
 
 
@@ -169,7 +169,8 @@ def write_arrays(dataset: xarray.Dataset, conventions: Mapping[str, Any], path: 
     for name in names:
         if name == _CONVENTIONS or "/" in name:
             raise ArgumentError(
-                f"Argument `dataset` must have names without a slash and other than {_CONVENTIONS!r}, but has {name!r}. "
+                f"Argument `dataset` must have names without a slash and other than {_CONVENTIONS!r}, but has "
+                f"{name!r}. "
                 "Rename it."
             )
     about = {

@@ -378,7 +378,9 @@ class Record:
     def _table_to(self, path: str | Path, ending: str, per: Per) -> Path:
         exports.require_new_file(path, ending)
         frame = self.to_dataframe(per)
-        return exports.write_table(frame, {**self.conventions, **frame.attrs}, path)
+        return exports.write_table(
+            frame, self.conventions | {str(key): said for key, said in frame.attrs.items()}, path
+        )
 
     @property
     def conventions(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def with_options(sentence: str, arguments: Sequence[str]) -> str:
 
 def parser_words(sentence: str, arguments: Sequence[str]) -> str:
     """The parser's sentence with what was given, which it leaves out, and where to look."""
-    said = " ".join(sentence.split()).rstrip(".")
+    said = " ".join(sentence.split()).rstrip(".").replace("Value error, ", "")
     option = re.match(r"Invalid value for '(--[\w-]+)'", said)
     spread = [part for text in arguments for part in (text.split("=", 1) if text.startswith("--") else [text])]
     given = [value for name, value in pairwise(spread) if option and name == option[1]]
