@@ -12,7 +12,9 @@ from typing import Any
 
 from armillary.models.conditions import Ablated, Initial, Trained
 from armillary.models.documents import Documents
-from armillary.observables.clustering import ChordalDistance, Connected, Grouping, cluster_count
+from armillary.observables.clustering import cluster_count
+from armillary.observables.distances import ChordalDistance
+from armillary.observables.grouping import Connected, Grouping
 from armillary.observables.rank import participation_rank
 from armillary.record import Record
 from armillary.studies.laboratory import Laboratory

@@ -16,7 +16,9 @@ from armillary.errors import ArgumentError, CheckMissed, NumericalError, Unsound
 from armillary.models.conditions import Ablated, Initial, Trained
 from armillary.models.contract import _test_ids
 from armillary.models.documents import Documents
-from armillary.observables.clustering import AngularDistance, Connected, Grouping, cluster_count
+from armillary.observables.clustering import cluster_count
+from armillary.observables.distances import AngularDistance
+from armillary.observables.grouping import Connected, Grouping
 from armillary.observables.rank import participation_rank
 from armillary.record import Record
 from armillary.studies.laboratory import Laboratory

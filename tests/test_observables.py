@@ -23,17 +23,15 @@ from armillary.observables.alignment import (
 )
 from armillary.observables.cloud import Calibration, Cloud
 from armillary.observables.clustering import (
-    AngularDistance,
-    ChordalDistance,
-    Connected,
-    Grouping,
     cluster_count,
     cluster_sweep,
     clustering_order_parameter,
     group_labels,
 )
 from armillary.observables.declaration import OBSERVABLES, Observable, Preparation, observable
+from armillary.observables.distances import AngularDistance, ChordalDistance
 from armillary.observables.drift import massive_tokens, sublayer_update, zero_rows
+from armillary.observables.grouping import Connected, Grouping
 from armillary.observables.rank import (
     algebraic_rank,
     entropy_rank,

@@ -56,14 +56,22 @@ _PUBLIC = {
     "nuclear_over_spectral": "armillary.observables.rank",
     "rank_ceiling": "armillary.observables.rank",
     "isotropic_participation_rank": "armillary.observables.rank",
-    "AngularDistance": "armillary.observables.clustering",
-    "ChordalDistance": "armillary.observables.clustering",
-    "Connected": "armillary.observables.clustering",
-    "Grouping": "armillary.observables.clustering",
+    "AngularDistance": "armillary.observables.distances",
+    "ChordalDistance": "armillary.observables.distances",
+    "Connected": "armillary.observables.grouping",
+    "AverageLinkage": "armillary.observables.grouping",
+    "CompleteLinkage": "armillary.observables.grouping",
+    "Groups": "armillary.observables.grouping",
+    "HDBSCAN": "armillary.observables.grouping",
+    "Grouping": "armillary.observables.grouping",
     "cluster_count": "armillary.observables.clustering",
     "clustering_order_parameter": "armillary.observables.clustering",
     "group_labels": "armillary.observables.clustering",
+    "noise_share": "armillary.observables.clustering",
     "cluster_sweep": "armillary.observables.clustering",
+    "Majority": "armillary.observables.group_history",
+    "GroupHistory": "armillary.observables.group_history",
+    "followed_groups": "armillary.observables.group_history",
     "stream_norm_mean": "armillary.observables.drift",
     "stream_norm_spread": "armillary.observables.drift",
     "stream_norm_median": "armillary.observables.drift",
@@ -142,19 +150,18 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.observables.alignment import squared_mean_direction as squared_mean_direction
     from armillary.observables.cloud import Calibration as Calibration
     from armillary.observables.cloud import Cloud as Cloud
-    from armillary.observables.clustering import AngularDistance as AngularDistance
-    from armillary.observables.clustering import ChordalDistance as ChordalDistance
-    from armillary.observables.clustering import Connected as Connected
-    from armillary.observables.clustering import Grouping as Grouping
     from armillary.observables.clustering import cluster_count as cluster_count
     from armillary.observables.clustering import cluster_sweep as cluster_sweep
     from armillary.observables.clustering import clustering_order_parameter as clustering_order_parameter
     from armillary.observables.clustering import group_labels as group_labels
+    from armillary.observables.clustering import noise_share as noise_share
     from armillary.observables.declaration import OBSERVABLES as OBSERVABLES
     from armillary.observables.declaration import Measurement as Measurement
     from armillary.observables.declaration import Observable as Observable
     from armillary.observables.declaration import Preparation as Preparation
     from armillary.observables.declaration import observable as observable
+    from armillary.observables.distances import AngularDistance as AngularDistance
+    from armillary.observables.distances import ChordalDistance as ChordalDistance
     from armillary.observables.drift import massive_tokens as massive_tokens
     from armillary.observables.drift import stream_norm_first as stream_norm_first
     from armillary.observables.drift import stream_norm_mean as stream_norm_mean
@@ -162,6 +169,15 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.observables.drift import stream_norm_spread as stream_norm_spread
     from armillary.observables.drift import sublayer_update as sublayer_update
     from armillary.observables.drift import zero_rows as zero_rows
+    from armillary.observables.group_history import GroupHistory as GroupHistory
+    from armillary.observables.group_history import Majority as Majority
+    from armillary.observables.group_history import followed_groups as followed_groups
+    from armillary.observables.grouping import HDBSCAN as HDBSCAN
+    from armillary.observables.grouping import AverageLinkage as AverageLinkage
+    from armillary.observables.grouping import CompleteLinkage as CompleteLinkage
+    from armillary.observables.grouping import Connected as Connected
+    from armillary.observables.grouping import Grouping as Grouping
+    from armillary.observables.grouping import Groups as Groups
     from armillary.observables.rank import algebraic_rank as algebraic_rank
     from armillary.observables.rank import entropy_rank as entropy_rank
     from armillary.observables.rank import isotropic_participation_rank as isotropic_participation_rank

@@ -6,115 +6,54 @@ does. A merger of groups with shares a and b adds 2 a b to the order parameter, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 import torch
-from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.cluster.hierarchy import linkage
 from torch import Tensor
 
-from armillary.errors import ArgumentError
+from armillary.errors import ArgumentError, UnsoundError
 from armillary.observables.cloud import Cloud
 from armillary.observables.declaration import OBSERVABLES, Observable, Range, as_tensor
+from armillary.observables.distances import Distance
+from armillary.observables.grouping import NOISE, Connected, Grouping, labels_of
 
-__all__ = [
-    "AngularDistance",
-    "ChordalDistance",
-    "Connected",
-    "Grouping",
-    "cluster_count",
-    "cluster_sweep",
-    "clustering_order_parameter",
-    "group_labels",
-]
-
-
-@dataclass(frozen=True)
-class AngularDistance:
-    """Angle between directions, arccos c_ij, in radians within [0, pi]."""
-
-    unit = "rad"
-
-    def of(self, overlaps: Tensor) -> Tensor:
-        """Distances from overlaps of unit rows, of the same shape, in float64."""
-        return torch.arccos(overlaps.double().clamp(-1.0, 1.0))
-
-    def __str__(self) -> str:
-        return "angular distance"
-
-
-@dataclass(frozen=True)
-class ChordalDistance:
-    """Straight distance between unit vectors, sqrt(2 - 2 c_ij), within [0, 2]."""
-
-    unit = ""
-
-    def of(self, overlaps: Tensor) -> Tensor:
-        """Distances from overlaps of unit rows, of the same shape, in float64."""
-        return torch.sqrt((2.0 - 2.0 * overlaps.double()).clamp(min=0.0))
-
-    def __str__(self) -> str:
-        return "chordal distance"
-
-
-@dataclass(frozen=True)
-class Connected:
-    """Connected components: two tokens share a group if a chain of steps of length at most `within` joins them.
-
-    Args:
-        within: Threshold in the unit of the distance, positive.
-
-    Raises:
-        ArgumentError: If the threshold is not positive and finite.
-    """
-
-    within: float
-
-    def __post_init__(self) -> None:
-        if not 0 < self.within < float("inf"):
-            raise ArgumentError(
-                f"Argument `within` must be a positive distance, but it is {self.within}. Use for example 0.3 rad."
-            )
-
-    def __str__(self) -> str:
-        return f"connected components within {self.within:g}"
-
-
-@dataclass(frozen=True)
-class Grouping:
-    """A distance and a rule: what makes a statement about groups a statement.
-
-    Args:
-        distance: `AngularDistance()` or `ChordalDistance()`.
-        rule: `Connected(within=...)`.
-    """
-
-    distance: AngularDistance | ChordalDistance
-    rule: Connected
-
-    def __str__(self) -> str:
-        return f"{self.rule} {self.distance.unit}".rstrip() + f" of {self.distance}"
+__all__ = ["cluster_count", "cluster_sweep", "clustering_order_parameter", "group_labels", "noise_share"]
 
 
 def cluster_count(grouping: Grouping) -> Observable:
-    """Number of groups under `grouping`, 1 ... T.
+    """Number of groups under `grouping`, 1 ... T; noise tokens are no groups, so it may be 0 where a rule leaves noise.
 
     Args:
         grouping: Distance and rule; required.
 
     Returns:
         An observable of unit rows.
+
+    Raises:
+        UnsoundError: If the rule is told the number of groups: then it is no measurement.
     """
+    if grouping.rule.fixes_count:
+        raise UnsoundError(
+            f"Argument `grouping` must leave the number of groups open, but it asks for {grouping.rule} of "
+            f"{grouping.distance}. Measure clustering_order_parameter(grouping), or count with another rule."
+        )
+    least = 0.0 if grouping.rule.leaves_noise else 1.0
 
     def count(cloud: Cloud) -> Tensor:
-        counts, _ = cluster_sweep(cloud, grouping.distance, (grouping.rule.within,))
-        return counts[..., 0]
+        if isinstance(grouping.rule, Connected):
+            return cluster_sweep(cloud, grouping.distance, (grouping.rule.within,))[0][..., 0]
+        return _reduced(cloud, grouping, lambda sizes, tokens: float(len(sizes)))
 
-    return _declared("cluster_count", "k", "number of groups", count, grouping, lambda tokens, dim: (1.0, tokens))
+    return _declared("cluster_count", "k", "number of groups", count, grouping, lambda tokens, dim: (least, tokens))
 
 
 def clustering_order_parameter(grouping: Grouping) -> Observable:
-    """Sum of squared group shares under `grouping`: the chance that two tokens share one, from 1/T to 1.
+    """Sum of squared group shares under `grouping`: the chance that two tokens share a group, from 1/T to 1.
+
+    Shares are of all tokens. A noise token shares a group with none, not even with itself, so that under a rule that
+    leaves noise the number lies between 0 (nothing but noise) and 1.
 
     Args:
         grouping: Distance and rule; required.
@@ -122,23 +61,55 @@ def clustering_order_parameter(grouping: Grouping) -> Observable:
     Returns:
         An observable of unit rows.
     """
+    noisy = grouping.rule.leaves_noise
 
     def order(cloud: Cloud) -> Tensor:
-        _, orders = cluster_sweep(cloud, grouping.distance, (grouping.rule.within,))
-        return orders[..., 0]
+        if isinstance(grouping.rule, Connected):
+            return cluster_sweep(cloud, grouping.distance, (grouping.rule.within,))[1][..., 0]
+        return _reduced(cloud, grouping, lambda sizes, tokens: float((sizes / tokens) @ (sizes / tokens)))
 
-    words = "sum of squared group shares"
+    words = "sum of squared group shares" + (", noise tokens sharing with none" if noisy else "")
     return _declared(
-        "clustering_order_parameter", "sum w^2", words, order, grouping, lambda tokens, dim: (1.0 / tokens, 1.0)
+        "clustering_order_parameter",
+        "sum w^2",
+        words,
+        order,
+        grouping,
+        lambda tokens, dim: (0.0 if noisy else 1.0 / tokens, 1.0),
     )
+
+
+def noise_share(grouping: Grouping) -> Observable:
+    """Share of tokens in no group under `grouping`, from 0 to 1.
+
+    Args:
+        grouping: Distance and a rule that leaves noise; required.
+
+    Returns:
+        An observable of unit rows.
+
+    Raises:
+        ArgumentError: If the rule puts every token into a group.
+    """
+    if not grouping.rule.leaves_noise:
+        raise ArgumentError(
+            f"Argument `grouping` must have a rule that leaves noise, but {grouping} puts every token into a group. "
+            "Use HDBSCAN(min_cluster_size=5), or measure cluster_count(grouping)."
+        )
+
+    def share(cloud: Cloud) -> Tensor:
+        return _reduced(cloud, grouping, lambda sizes, tokens: float(tokens - sizes.sum()) / tokens)
+
+    return _declared("noise_share", "noise", "share of tokens in no group", share, grouping, lambda n, d: (0.0, 1.0))
 
 
 OBSERVABLES["cluster_count"] = cluster_count
 OBSERVABLES["clustering_order_parameter"] = clustering_order_parameter
+OBSERVABLES["noise_share"] = noise_share
 
 
 def group_labels(configuration: object, grouping: Grouping) -> Tensor:
-    """The group of each token, numbered from 0 in order of first appearance.
+    """The group of each token, numbered from 0 in order of first appearance; -1 for noise, a token in no group.
 
     Args:
         configuration: Rows `tokens dim`; normalized here, since a grouping is one of directions.
@@ -148,22 +119,21 @@ def group_labels(configuration: object, grouping: Grouping) -> Tensor:
         int64 tensor `tokens`.
 
     Raises:
-        ArgumentError: If a row has zero length.
+        ArgumentError: If a row has zero length, or there are fewer tokens than the rule needs.
     """
     cloud = Cloud(as_tensor(configuration), accumulate=torch.float64).after("normalize")
-    tree = _trees(cloud, grouping.distance)[0]
-    if tree is None:
+    if cloud.tokens < grouping.rule.least:
+        raise ArgumentError(
+            f"Argument `configuration` must have at least {grouping.rule.least} tokens for {grouping}, but it has "
+            f"{cloud.tokens}. Give more tokens, or choose another rule."
+        )
+    labels = labels_of(cloud, grouping)[0]
+    if labels is None:
         raise ArgumentError("Argument `configuration` must have no zero row, but it has one. Leave that token out.")
-    if len(tree) == 0:
-        return torch.zeros(cloud.tokens, dtype=torch.int64)
-    raw = fcluster(tree, grouping.rule.within, criterion="distance")
-    _, first, inverse = np.unique(raw, return_index=True, return_inverse=True)
-    return torch.as_tensor(np.argsort(np.argsort(first))[inverse])
+    return torch.as_tensor(labels)
 
 
-def cluster_sweep(
-    cloud: Cloud, distance: AngularDistance | ChordalDistance, thresholds: tuple[float, ...]
-) -> tuple[Tensor, Tensor]:
+def cluster_sweep(cloud: Cloud, distance: Distance, thresholds: tuple[float, ...]) -> tuple[Tensor, Tensor]:
     """Group count and order parameter of connected components at many thresholds, from one single-linkage tree.
 
     Args:
@@ -191,10 +161,19 @@ def cluster_sweep(
     return torch.as_tensor(np.array(counts)).reshape(shape), torch.as_tensor(np.array(orders)).reshape(shape)
 
 
-def _trees(cloud: Cloud, distance: AngularDistance | ChordalDistance) -> list[np.ndarray | None]:
+def _reduced(cloud: Cloud, grouping: Grouping, number: Callable[[np.ndarray, int], float]) -> Tensor:
+    """`number(group sizes, tokens)` of each configuration, NaN where there are no labels."""
+    values = [
+        float("nan") if labels is None else number(np.bincount(labels[labels != NOISE]).astype(float), cloud.tokens)
+        for labels in labels_of(cloud, grouping)
+    ]
+    return torch.tensor(values, dtype=torch.float64).reshape(cloud.batch)
+
+
+def _trees(cloud: Cloud, distance: Distance) -> list[np.ndarray | None]:
     """One single-linkage tree a configuration; heights in the distance's unit.
 
-    Both distances decrease with the overlap, and single linkage only compares, so that the tree is that of 1 - c and
+    A distance decreases with the overlap, and single linkage only compares, so that the tree is that of 1 - c and
     T - 1 heights are converted instead of T (T - 1) / 2 pairs.
     """
 
@@ -222,19 +201,16 @@ def _single_linkage(condensed: np.ndarray, tokens: int) -> np.ndarray | None:
 def _declared(
     name: str, symbol: str, words: str, function: object, grouping: Grouping, attainable: Range
 ) -> Observable:
+    needs = grouping.rule.least
     return Observable(
         name=name,
         symbol=symbol,
         definition=f"{words} under {grouping}",
-        source="connected components = single linkage cut at the threshold; Gower & Ross 1969",
+        source=grouping.rule.source,
         function=function,  # type: ignore[arg-type]
         wants="cloud",
-        undefined="a row of zero length",
+        undefined="a row of zero length" + (f", or fewer than {needs} tokens" if needs > 1 else ""),
         needs_unit_rows=True,
         attainable=attainable,
-        parameters=(
-            ("grouping", str(grouping)),
-            ("distance", str(grouping.distance)),
-            ("within", float(grouping.rule.within)),
-        ),
+        parameters=(("grouping", str(grouping)), ("distance", str(grouping.distance)), *grouping.rule.choices),
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from armillary.observables.alignment import histogram_edges, mean_overlap_within, overlap_histogram
-from armillary.observables.clustering import AngularDistance, cluster_sweep
+from armillary.observables.clustering import cluster_sweep
+from armillary.observables.distances import AngularDistance
 from armillary.shapes import Pairs
 from armillary.studies.batch import TapBatch
 from armillary.studies.collector import Collector, Declared, Setting, Variable, attainable

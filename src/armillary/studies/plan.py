@@ -14,14 +14,10 @@ from armillary.observables.alignment import (
     smallest_overlap,
     squared_mean_direction,
 )
-from armillary.observables.clustering import (
-    AngularDistance,
-    Connected,
-    Grouping,
-    cluster_count,
-    clustering_order_parameter,
-)
+from armillary.observables.clustering import cluster_count, clustering_order_parameter
 from armillary.observables.declaration import Measurement
+from armillary.observables.distances import AngularDistance
+from armillary.observables.grouping import Connected, Grouping
 from armillary.observables.rank import (
     algebraic_rank,
     entropy_rank,
