@@ -153,17 +153,8 @@ class Measurement:
         """
         prepared = cloud.prepared(self.preparation.steps)
         if self.observable.needs_unit_rows and not self.preparation.unit_rows:
-            _refuse_other_rows(prepared, self)
-        source: Any = prepared
-        if self.observable.wants == "configuration":
-            source = prepared.rows
-        elif self.observable.wants == "gram":
-            source = prepared.gram
-        elif self.observable.wants == "pairs":
-            source = prepared.pairs
-        elif self.observable.wants == "spectrum":
-            source = prepared.singular_values
-        value = torch.as_tensor(self.observable.function(source))
+            refuse_other_rows(prepared, self.name, self.preparation)
+        value = torch.as_tensor(self.observable.function(seen(prepared, self.observable.wants)))
         if tuple(value.shape) != cloud.batch:
             raise ArgumentError(
                 f"Argument `function` of {self.name} must return one number for each configuration, shape "
@@ -189,11 +180,7 @@ class Measurement:
             ArgumentError: If the rows hold NaN or infinities, or shapes disagree.
         """
         rows = as_tensor(configuration)
-        if not bool(torch.isfinite(rows).all()):
-            where = (~torch.isfinite(rows)).nonzero()[0].tolist()
-            raise ArgumentError(
-                f"Argument `configuration` must be finite, but entry {where} is not. Find out what made it so."
-            )
+        require_finite_rows(rows)
         if tokens is None:
             value = self.of(Cloud(rows, accumulate=torch.float64, calibration=calibration))
             return float(value) if value.ndim == 0 else value
@@ -243,32 +230,19 @@ def observable(
     """
 
     def declare(function: Callable[..., Any]) -> Observable:
-        first = next(iter(inspect.signature(function).parameters), "")
-        wants = _ALIASES.get(first, first)
-        if wants not in get_args(Input):
-            raise ArgumentError(
-                f"Argument `{first}` of {function.__name__} must be named configuration, gram, pairs, spectrum or "
-                "cloud, but it is not. Name the first parameter after what the observable is a function of."
-            )
-        words = definition or (inspect.getdoc(function) or "").split("\n")[0]
-        name = function.__name__
-        if not words:
-            raise ArgumentError(
-                f"Argument `definition` of {name} must say what the number is, but there is none. Give it, or write a "
-                "docstring."
-            )
+        wants, words, name = wanted(function), said(function, definition), function.__name__
         if name in OBSERVABLES:
             raise ArgumentError(
                 f"Argument `function` must have a name of its own, but {name!r} is taken. Choose another name, or "
                 f"forget the earlier one: del am.OBSERVABLES[{name!r}]."
             )
         made = Observable(
-            name=function.__name__,
+            name=name,
             symbol=symbol,
             definition=words,
             source=source,
             function=function,
-            wants=wants,  # type: ignore[arg-type]
+            wants=wants,
             undefined=undefined,
             needs_unit_rows=needs_unit_rows,
             attainable=attainable,
@@ -277,6 +251,48 @@ def observable(
         return made
 
     return declare
+
+
+def wanted(function: Callable[..., Any]) -> Input:
+    """What a function is a function of, by the name of its first parameter.
+
+    Raises:
+        ArgumentError: If that name is not configuration, gram, pairs, spectrum or cloud.
+    """
+    first = next(iter(inspect.signature(function).parameters), "")
+    wants = _ALIASES.get(first, first)
+    if wants not in get_args(Input):
+        raise ArgumentError(
+            f"Argument `{first}` of {function.__name__} must be named configuration, gram, pairs, spectrum or "
+            "cloud, but it is not. Name the first parameter after what the observable is a function of."
+        )
+    return wants  # type: ignore[return-value]
+
+
+def said(function: Callable[..., Any], definition: str) -> str:
+    """The definition, or else the first line of the function's docstring.
+
+    Raises:
+        ArgumentError: If there is neither.
+    """
+    words = definition or (inspect.getdoc(function) or "").split("\n")[0]
+    if not words:
+        raise ArgumentError(
+            f"Argument `definition` of {function.__name__} must say what the number is, but there is none. Give it, or "
+            "write a docstring."
+        )
+    return words
+
+
+def seen(cloud: Cloud, wants: Input) -> Any:
+    """What an observable is given of a cloud."""
+    if wants == "configuration":
+        return cloud.rows
+    if wants == "gram":
+        return cloud.gram
+    if wants == "pairs":
+        return cloud.pairs
+    return cloud.singular_values if wants == "spectrum" else cloud
 
 
 def as_tensor(configuration: Any) -> Tensor:
@@ -296,11 +312,34 @@ def as_tensor(configuration: Any) -> Tensor:
     return rows
 
 
-def _refuse_other_rows(cloud: Cloud, measurement: Measurement) -> None:
+def require_finite_rows(rows: Tensor) -> None:
+    """Refuse rows that hold NaN or infinities.
+
+    Raises:
+        ArgumentError: Naming the first entry that is not finite.
+    """
+    if not bool(torch.isfinite(rows).all()):
+        where = (~torch.isfinite(rows)).nonzero()[0].tolist()
+        raise ArgumentError(
+            f"Argument `configuration` must be finite, but entry {where} is not. Find out what made it so."
+        )
+
+
+def refuse_other_rows(cloud: Cloud, name: str, preparation: Preparation) -> None:
+    """Refuse rows that are not of unit length.
+
+    Args:
+        cloud: Rows as prepared.
+        name: Of what is measured.
+        preparation: What was declared.
+
+    Raises:
+        UnsoundError: Saying by how much a squared norm is off.
+    """
     off = (cloud.squared_norms - 1).abs()
     worst = float(torch.nan_to_num(off, nan=0.0).max())
     if worst > _UNIT_TOLERANCE:
         raise UnsoundError(
-            f"Argument `preparation` of {measurement.name} must end in unit rows, but it is {measurement.preparation} "
+            f"Argument `preparation` of {name} must end in unit rows, but it is {preparation} "
             f"and a squared norm is off by {worst:.3g}. Add 'normalize' as the last step."
         )

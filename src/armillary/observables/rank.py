@@ -7,8 +7,9 @@ import math
 import torch
 from torch import Tensor
 
+from armillary.errors import ArgumentError
 from armillary.observables.cloud import Cloud
-from armillary.observables.declaration import Preparation, observable
+from armillary.observables.declaration import OBSERVABLES, Observable, Preparation, observable
 from armillary.shapes import Overlaps, Spectrum, Value
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "rank_tolerance",
     "squared_entropy_rank",
     "stable_rank",
+    "variance_components",
 ]
 
 _NO_TOLERANCE = 0.1
@@ -85,7 +87,11 @@ def rank_tolerance(tokens: int, dim: int, resolution: float) -> float:
     attainable=lambda tokens, dim: (1.0, min(tokens, dim)),
 )
 def entropy_rank(spectrum: Spectrum) -> Value:
-    """Exponential of the Shannon entropy of the singular values s as shares: exp(-sum p log p), p = s / sum s."""
+    """Exponential of the Shannon entropy of the singular values s as shares: exp(-sum p log p), p = s / sum s.
+
+    This is the number that RankMe reports: the same formula with 1e-7 added to every share, so that no logarithm is of
+    zero. A share of zero counts nothing here instead; the logarithms differ by less than 2e-6 for each share.
+    """
     return _exponential_entropy(spectrum)
 
 
@@ -122,6 +128,47 @@ def stable_rank(spectrum: Spectrum) -> Value:
 def nuclear_over_spectral(spectrum: Spectrum) -> Value:
     """Nuclear norm over spectral norm: sum s / max s."""
     return spectrum.sum(-1) / spectrum.amax(-1)
+
+
+def variance_components(*, share: float) -> Observable:
+    """Number of principal components that carry `share` of the summed squared singular values: the smallest such k.
+
+    Variance in the strict sense after "center"; without it, of the squared length of the rows.
+
+    Args:
+        share: Of the sum, above 0 and at most 1; 0.95 is usual.
+
+    Returns:
+        An observable, 1 ... min(T, d). A share that is reached up to rounding counts as reached.
+
+    Raises:
+        ArgumentError: If the share is not above 0 and at most 1.
+    """
+    if not 0 < share <= 1:
+        raise ArgumentError(f"Argument `share` must be above 0 and at most 1, but it is {share}. Use for example 0.95.")
+
+    def components(spectrum: Spectrum) -> Value:
+        squares = spectrum.square()
+        carried = squares.cumsum(-1) / squares.sum(-1, keepdim=True)
+        rounding = 4 * squares.shape[-1] * torch.finfo(squares.dtype).eps
+        counted = 1.0 + (carried < share - rounding).sum(-1)
+        return torch.where(torch.isfinite(carried).all(-1), counted, torch.nan).to(squares.dtype)
+
+    return Observable(
+        name="variance_components",
+        symbol=f"k_{share:.0%}",
+        definition=f"smallest number of singular values whose squares sum to {share:.0%} of the total",
+        source="principal components; Jolliffe 2002, section 6.1.1",
+        function=components,
+        wants="spectrum",
+        undefined=_ZERO,
+        needs_unit_rows=False,
+        attainable=lambda tokens, dim: (1.0, min(tokens, dim)),
+        parameters=(("share", float(share)),),
+    )
+
+
+OBSERVABLES["variance_components"] = variance_components
 
 
 def rank_ceiling(tokens: int, dim: int, preparation: Preparation) -> int:
