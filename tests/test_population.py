@@ -70,7 +70,7 @@ def test_the_corrected_participation_ranks_equal_their_plain_sums_over_distinct_
 def test_corrected_for_rows_the_mean_is_flat_in_their_number_where_the_plain_rank_grows(spread: np.ndarray) -> None:
     population = (spread**2).sum() ** 2 / (spread**4).sum()
     plain, corrected = [], []
-    for tokens in (16, 32, 128):
+    for tokens in (16, 64, 128):
         draws = torch.tensor(np.stack([gaussian(tokens, len(spread), seed=s) * spread for s in range(400)])) + 3.0
         cloud = Cloud(draws)
         above, below = squared_variance(cloud), squared_covariance(cloud, cloud)
@@ -78,7 +78,7 @@ def test_corrected_for_rows_the_mean_is_flat_in_their_number_where_the_plain_ran
             assert abs(float(moment.mean()) - exact) < 4 * float(moment.std()) / 20  # each average is without bias
         plain.append(float(participation_rank.after("center").of(cloud).mean()))
         corrected.append(float(population_participation_rank.after().of(cloud).mean()))
-    assert plain[0] < 0.6 * population < 0.75 * plain[2]
+    assert plain[0] < 0.6 * population < 0.8 * plain[2]
     assert plain[0] < plain[1] < plain[2] < 0.95 * population
     assert corrected[1:] == pytest.approx([population] * 2, rel=0.05)
     assert population < corrected[0] < 1.2 * population  # the ratio's own bias at 16 rows; the plain rank loses half

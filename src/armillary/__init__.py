@@ -48,12 +48,17 @@ _PUBLIC = {
     "mean_direction": "armillary.observables.alignment",
     "squared_mean_direction": "armillary.observables.alignment",
     "exponential_overlap": "armillary.observables.alignment",
+    "uniformity": "armillary.observables.isotropy",
     "participation_rank": "armillary.observables.rank",
     "algebraic_rank": "armillary.observables.rank",
     "entropy_rank": "armillary.observables.rank",
     "squared_entropy_rank": "armillary.observables.rank",
     "stable_rank": "armillary.observables.rank",
     "nuclear_over_spectral": "armillary.observables.rank",
+    "variance_components": "armillary.observables.rank",
+    "population_participation_rank": "armillary.observables.population",
+    "population_participation_rank_about_zero": "armillary.observables.population",
+    "both_ways_participation_rank": "armillary.observables.population",
     "rank_ceiling": "armillary.observables.rank",
     "isotropic_participation_rank": "armillary.observables.rank",
     "AngularDistance": "armillary.observables.distances",
@@ -72,6 +77,9 @@ _PUBLIC = {
     "Majority": "armillary.observables.group_history",
     "GroupHistory": "armillary.observables.group_history",
     "followed_groups": "armillary.observables.group_history",
+    "isotropy_score": "armillary.observables.isotropy",
+    "intrinsic_dimension": "armillary.observables.neighbors",
+    "duplicate_rows": "armillary.observables.neighbors",
     "stream_norm_mean": "armillary.observables.drift",
     "stream_norm_spread": "armillary.observables.drift",
     "stream_norm_median": "armillary.observables.drift",
@@ -79,6 +87,12 @@ _PUBLIC = {
     "zero_rows": "armillary.observables.drift",
     "massive_tokens": "armillary.observables.drift",
     "sublayer_update": "armillary.observables.drift",
+    "BetweenLayers": "armillary.observables.between",
+    "BetweenMeasurement": "armillary.observables.between",
+    "between_layers": "armillary.observables.between",
+    "BETWEEN_LAYERS": "armillary.observables.between",
+    "linear_cka": "armillary.observables.correspondence",
+    "neighbor_overlap": "armillary.observables.correspondence",
     "Transformation": "armillary.invariance",
     "Orthogonal": "armillary.invariance",
     "GeneralLinear": "armillary.invariance",
@@ -148,6 +162,10 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.observables.alignment import overlaps as overlaps
     from armillary.observables.alignment import smallest_overlap as smallest_overlap
     from armillary.observables.alignment import squared_mean_direction as squared_mean_direction
+    from armillary.observables.between import BETWEEN_LAYERS as BETWEEN_LAYERS
+    from armillary.observables.between import BetweenLayers as BetweenLayers
+    from armillary.observables.between import BetweenMeasurement as BetweenMeasurement
+    from armillary.observables.between import between_layers as between_layers
     from armillary.observables.cloud import Calibration as Calibration
     from armillary.observables.cloud import Cloud as Cloud
     from armillary.observables.clustering import cluster_count as cluster_count
@@ -155,6 +173,8 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.observables.clustering import clustering_order_parameter as clustering_order_parameter
     from armillary.observables.clustering import group_labels as group_labels
     from armillary.observables.clustering import noise_share as noise_share
+    from armillary.observables.correspondence import linear_cka as linear_cka
+    from armillary.observables.correspondence import neighbor_overlap as neighbor_overlap
     from armillary.observables.declaration import OBSERVABLES as OBSERVABLES
     from armillary.observables.declaration import Measurement as Measurement
     from armillary.observables.declaration import Observable as Observable
@@ -178,6 +198,15 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.observables.grouping import Connected as Connected
     from armillary.observables.grouping import Grouping as Grouping
     from armillary.observables.grouping import Groups as Groups
+    from armillary.observables.isotropy import isotropy_score as isotropy_score
+    from armillary.observables.isotropy import uniformity as uniformity
+    from armillary.observables.neighbors import duplicate_rows as duplicate_rows
+    from armillary.observables.neighbors import intrinsic_dimension as intrinsic_dimension
+    from armillary.observables.population import both_ways_participation_rank as both_ways_participation_rank
+    from armillary.observables.population import population_participation_rank as population_participation_rank
+    from armillary.observables.population import (
+        population_participation_rank_about_zero as population_participation_rank_about_zero,
+    )
     from armillary.observables.rank import algebraic_rank as algebraic_rank
     from armillary.observables.rank import entropy_rank as entropy_rank
     from armillary.observables.rank import isotropic_participation_rank as isotropic_participation_rank
@@ -186,6 +215,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.observables.rank import rank_ceiling as rank_ceiling
     from armillary.observables.rank import squared_entropy_rank as squared_entropy_rank
     from armillary.observables.rank import stable_rank as stable_rank
+    from armillary.observables.rank import variance_components as variance_components
     from armillary.record import Record as Record
     from armillary.shapes import Configuration as Configuration
     from armillary.shapes import Overlaps as Overlaps

@@ -1,14 +1,16 @@
 """Numbers of two configurations with the same tokens: declared like an observable, after one preparation of both.
 
-An author writes the mathematics of a pair and names, by the first parameter, what it is a function of, as for an
-observable of one configuration; the second parameter is the same of the other configuration. Batching, sharing, labels
-and the laboratory's comparisons between layers follow from it.
+An author writes the mathematics of a pair, and what each of the two is reduced to before they meet: `configuration`,
+`gram`, `pairs` or `spectrum`, named by the first parameter as for an observable of one configuration, or the tensor
+that `of` makes of a cloud. The second parameter is the same of the other configuration. While a batch goes through a
+decoder, that tensor is all that is kept of an earlier layer. Batching, labels and the laboratory's comparisons follow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +19,6 @@ from torch import Tensor
 from armillary.errors import ArgumentError, UnsoundError
 from armillary.observables.cloud import Calibration, Cloud
 from armillary.observables.declaration import (
-    Input,
     Preparation,
     Range,
     anything,
@@ -49,8 +50,8 @@ class BetweenLayers:
     symbol: str
     definition: str
     source: str
-    function: Callable[..., Any] = field(repr=False, compare=False)
-    wants: Input
+    of: Callable[[Cloud], Tensor] = field(repr=False, compare=False)
+    function: Callable[[Tensor, Tensor], Tensor] = field(repr=False, compare=False)
     undefined: str
     needs_unit_rows: bool
     attainable: Range = field(default=anything, repr=False, compare=False)
@@ -96,8 +97,47 @@ class BetweenMeasurement:
         """The observable's name."""
         return self.observable.name
 
+    def reduced(self, cloud: Cloud) -> Tensor:
+        """What this number needs of one configuration.
+
+        Args:
+            cloud: Rows as given.
+
+        Returns:
+            A tensor with the batch axes first.
+
+        Raises:
+            UnsoundError: If the number is defined for unit rows only and the rows as prepared are not.
+        """
+        prepared = cloud.prepared(self.preparation.steps)
+        if self.observable.needs_unit_rows and not self.preparation.unit_rows:
+            refuse_other_rows(prepared, self.name, self.preparation)
+        return self.observable.of(prepared)
+
+    def compared(self, reduced: Tensor, other: Tensor, batch: tuple[int, ...]) -> Tensor:
+        """The number of each pair, from what each configuration was reduced to.
+
+        Args:
+            reduced: Of the one, as `reduced` returns it.
+            other: Of the other.
+            batch: The batch axes.
+
+        Returns:
+            Tensor `*batch`, NaN where undefined.
+
+        Raises:
+            ArgumentError: If the function does not return one number for each pair.
+        """
+        value = torch.as_tensor(self.observable.function(reduced, other))
+        if tuple(value.shape) != batch:
+            raise ArgumentError(
+                f"Argument `function` of {self.name} must return one number for each pair, shape {batch}, but it "
+                f"returned shape {tuple(value.shape)}. Reduce over tokens and coordinates, and keep the leading axes."
+            )
+        return value
+
     def of(self, cloud: Cloud, other: Cloud) -> Tensor:
-        """The number of each pair of configurations; shares what the clouds have already.
+        """The number of each pair of configurations.
 
         Args:
             cloud: Rows as given.
@@ -115,17 +155,7 @@ class BetweenMeasurement:
                 f"Argument `other` must hold the same tokens, shape {(*cloud.batch, cloud.tokens)}, but it holds "
                 f"{(*other.batch, other.tokens)}. Compare two layers of the same documents."
             )
-        pair = [one.prepared(self.preparation.steps) for one in (cloud, other)]
-        if self.observable.needs_unit_rows and not self.preparation.unit_rows:
-            for one in pair:
-                refuse_other_rows(one, self.name, self.preparation)
-        value = torch.as_tensor(self.observable.function(*(seen(one, self.observable.wants) for one in pair)))
-        if tuple(value.shape) != cloud.batch:
-            raise ArgumentError(
-                f"Argument `function` of {self.name} must return one number for each pair, shape {cloud.batch}, but it "
-                f"returned shape {tuple(value.shape)}. Reduce over tokens and coordinates, and keep the leading axes."
-            )
-        return value
+        return self.compared(self.reduced(cloud), self.reduced(other), cloud.batch)
 
     def __call__(
         self,
@@ -161,17 +191,19 @@ def between_layers(
     symbol: str,
     source: str,
     definition: str = "",
+    of: Callable[[Cloud], Tensor] | None = None,
     undefined: str = "never",
     needs_unit_rows: bool = False,
     attainable: Range = anything,
     independent: Level = lambda tokens, dim: float("nan"),
-) -> Callable[[Callable[..., Any]], BetweenLayers]:
+) -> Callable[[Callable[[Tensor, Tensor], Tensor]], BetweenLayers]:
     """Declare a function of two configurations with the same tokens.
 
     Args:
         symbol: The letter or word under which the field knows it.
         source: Author, year, equation.
         definition: The formula in words; the first line of the docstring if empty.
+        of: What a configuration is reduced to; by the name of the function's first parameter if None.
         undefined: When its value is NaN.
         needs_unit_rows: Whether it is defined for rows of unit length only.
         attainable: The lowest and the highest value it can take, given the numbers of tokens and coordinates; ends of
@@ -182,12 +214,13 @@ def between_layers(
         A decorator that turns the function into a `BetweenLayers` and enters it under its name.
 
     Raises:
-        ArgumentError: If the function's first parameter is not configuration, gram, pairs, spectrum or cloud, if
-            nothing says what the number is, or if its name is taken.
+        ArgumentError: If neither `of` nor the function's first parameter says what it is a function of, if nothing says
+            what the number is, or if its name is taken.
     """
 
-    def declare(function: Callable[..., Any]) -> BetweenLayers:
-        wants, words, name = wanted(function), said(function, definition), function.__name__
+    def declare(function: Callable[[Tensor, Tensor], Tensor]) -> BetweenLayers:
+        words, name = said(function, definition), function.__name__
+        reduction = of or partial(seen, wants=wanted(function))
         if name in BETWEEN_LAYERS:
             raise ArgumentError(
                 f"Argument `function` must have a name of its own, but {name!r} is taken. Choose another name, or "
@@ -198,8 +231,8 @@ def between_layers(
             symbol=symbol,
             definition=words,
             source=source,
+            of=reduction,
             function=function,
-            wants=wants,
             undefined=undefined,
             needs_unit_rows=needs_unit_rows,
             attainable=attainable,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from armillary.errors import ArgumentError
 from armillary.observables.between import BETWEEN_LAYERS, BetweenLayers, between_layers
 from armillary.observables.cloud import Cloud
 from armillary.observables.neighbors import squared_distances
-from armillary.observables.unbiased import LEAST_ROWS, squared_covariance
+from armillary.observables.unbiased import u_centered
 from armillary.shapes import Value
 
 __all__ = ["linear_cka", "neighbor_overlap"]
@@ -20,15 +21,23 @@ __all__ = ["linear_cka", "neighbor_overlap"]
 _TIED = 1e-6
 
 
+def _aligned(cloud: Cloud) -> Tensor:
+    """The centered overlaps as unbiased averages need them, scaled to length 1; NaN without spread."""
+    inner = u_centered(cloud)
+    length = inner.square().sum((-2, -1), keepdim=True).sqrt()
+    return torch.where(length > 0, inner / length, torch.nan)
+
+
 @between_layers(
     symbol="CKA",
     source="Kornblith et al. 2019; without bias: Song et al. 2012, equation 5, Nguyen et al. 2021, Murphy et al. 2024",
     definition="|cov(x, y)|^2 / (|cov(x)| |cov(y)|), each squared norm an unbiased average over distinct tokens",
+    of=_aligned,
     undefined="fewer than four rows, or rows of one cloud without spread",
     attainable=lambda tokens, dim: (-1.0, 1.0),
     independent=lambda tokens, dim: 0.0,
 )
-def linear_cka(cloud: Cloud, other: Cloud) -> Value:
+def linear_cka(aligned: Tensor, other: Tensor) -> Value:
     """Linear centered kernel alignment from unbiased averages: HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)).
 
     1 if one cloud is the other rotated, moved and scaled; about 0 for independent clouds, whatever their numbers of
@@ -36,10 +45,7 @@ def linear_cka(cloud: Cloud, other: Cloud) -> Value:
     negative, and never leaves [-1, 1]. It subtracts means itself, so that "center" before it changes nothing. Rows as
     given weigh by their length: a massive token can carry all of it.
     """
-    if cloud.tokens < LEAST_ROWS:
-        return torch.full(cloud.batch, torch.nan, dtype=cloud.gram.dtype)
-    below = squared_covariance(cloud, cloud) * squared_covariance(other, other)
-    return torch.where(below > 0, squared_covariance(cloud, other) / below.sqrt(), torch.nan).clamp(-1.0, 1.0)
+    return (aligned * other).sum((-2, -1)).clamp(-1.0, 1.0)  # within by Cauchy and Schwarz, but for rounding
 
 
 def neighbor_overlap(*, k: int) -> BetweenLayers:
@@ -61,11 +67,8 @@ def neighbor_overlap(*, k: int) -> BetweenLayers:
     if k < 1 or int(k) != k:
         raise ArgumentError(f"Argument `k` must be a whole number from 1 up, but it is {k}. Use for example k=10.")
 
-    def kept(cloud: Cloud, other: Cloud) -> Value:
-        if cloud.tokens < k + 2:
-            return torch.full(cloud.batch, torch.nan, dtype=torch.float64)
-        common = torch.minimum(_membership(cloud, k), _membership(other, k)).sum((-2, -1))
-        return common / (k * cloud.tokens)
+    def kept(membership: Tensor, other: Tensor) -> Value:
+        return torch.minimum(membership, other).sum((-2, -1), dtype=torch.float64) / (k * membership.shape[-1])
 
     return BetweenLayers(
         name="neighbor_overlap",
@@ -73,8 +76,8 @@ def neighbor_overlap(*, k: int) -> BetweenLayers:
         definition=f"share of each token's {k} nearest neighbors that are among its {k} nearest in the other layer, "
         "mean over tokens; tokens equally far at the last place share what is left of it",
         source="mutual nearest neighbors; Doimo et al. 2020, Huh et al. 2024",
+        of=partial(_membership, k=k),
         function=kept,
-        wants="cloud",
         undefined=f"fewer than {k + 2} rows, or a row of zero length that was normalized",
         needs_unit_rows=False,
         attainable=lambda tokens, dim: (0.0, 1.0),
@@ -86,19 +89,15 @@ def neighbor_overlap(*, k: int) -> BetweenLayers:
 BETWEEN_LAYERS["neighbor_overlap"] = neighbor_overlap
 
 
-def _membership(cloud: Cloud, k: int) -> Tensor:
+def _membership(cloud: Cloud, *, k: int) -> Tensor:
     """How far each token (column) is among the k nearest of each token (row): 1, 0, or a share of the last places."""
-
-    def make() -> Tensor:
-        squares = squared_distances(cloud)
-        undefined = torch.isnan(squares).any(-1, keepdim=True)
-        squares = squares.diagonal_scatter(torch.full_like(squares[..., 0], math.inf), dim1=-2, dim2=-1)
-        last = squares.topk(k, dim=-1, largest=False).values[..., -1:]
-        nearer, within = squares < (1.0 - _TIED) * last, squares <= (1.0 + _TIED) * last
-        tied = within & ~nearer
-        left = k - nearer.sum(-1, keepdim=True).double()
-        share = left / tied.sum(-1, keepdim=True)
-        found = torch.where(nearer, 1.0, torch.where(tied, share, 0.0))
-        return torch.where(undefined, torch.nan, found)
-
-    return cloud.shared(("neighbors", k), make)
+    if cloud.tokens < k + 2:
+        return torch.full((*cloud.batch, cloud.tokens, cloud.tokens), torch.nan)
+    squares = squared_distances(cloud)
+    undefined = torch.isnan(squares).any(-1, keepdim=True)
+    squares = squares.diagonal_scatter(torch.full_like(squares[..., 0], math.inf), dim1=-2, dim2=-1)
+    last = squares.topk(k, dim=-1, largest=False).values[..., -1:]
+    nearer, within = squares < (1.0 - _TIED) * last, squares <= (1.0 + _TIED) * last
+    tied = within & ~nearer
+    share = (k - nearer.sum(-1, keepdim=True)).float() / tied.sum(-1, keepdim=True)
+    return torch.where(undefined, torch.nan, nearer + tied * share)

@@ -2,8 +2,9 @@
 
 The participation rank of T rows grows with T until it reaches that of the population (roughly, 1/R = 1/R_population +
 1/T), so that ranks from documents of different lengths cannot be compared. Here numerator and denominator are averages
-over distinct rows, each without bias. Their ratio keeps a bias of the order of the relative variance of the denominator:
-about +13 % at 16 rows of a power-law spectrum with participation rank 13, +3 % at 32, where the plain one loses half.
+over distinct rows, each without bias. Their ratio keeps a bias of the order of the denominator's relative variance: of
+variances 1, 1/2, 1/3 ... 1/60 (participation rank 13.4), 16 rows give 15.3 on average where the plain rank gives 7.2,
+and 64 rows 13.9 where it gives 11.2.
 What is estimated is the participation rank of the covariance, so that "center" before it changes nothing.
 """
 
@@ -41,8 +42,6 @@ def population_participation_rank(cloud: Cloud) -> Value:
     longer documents of its kind would show only as far as that is a fair picture. An estimate can exceed the number
     of rows, and of coordinates; the rank of the population cannot exceed the latter.
     """
-    if cloud.tokens < LEAST_ROWS:
-        return _undefined(cloud)
     return _ratio(squared_variance(cloud), squared_covariance(cloud, cloud))
 
 
@@ -77,15 +76,13 @@ def both_ways_participation_rank(cloud: Cloud) -> Value:
     from a larger population of exchangeable ones (neurons of an area, of which some were recorded); of a decoder's
     stream all coordinates are there, and the correction for rows alone is the one that fits.
     """
-    if cloud.tokens < LEAST_ROWS:
-        return _undefined(cloud)
     met = _squared_variances(cloud.after("center").rows.to(cloud.gram.dtype)).sum(-1)
     return _ratio(squared_variance(cloud) - met, squared_covariance(cloud, cloud) - met)
 
 
 def _squared_variances(centered: Tensor) -> Tensor:
     """Unbiased estimate of each coordinate's squared variance, `*batch dim`, from its power sums about the mean."""
-    n = centered.shape[-2]
+    n = max(centered.shape[-2], LEAST_ROWS)  # of fewer rows the averages beside it are undefined
     squares = centered.square()
     second, fourth = squares.sum(-2).square(), squares.square().sum(-2)
     pairs = (second - fourth) / (n * (n - 1))
@@ -96,7 +93,3 @@ def _squared_variances(centered: Tensor) -> Tensor:
 
 def _ratio(above: Tensor, below: Tensor) -> Tensor:
     return torch.where(below > 0, above / below, torch.nan)
-
-
-def _undefined(cloud: Cloud) -> Tensor:
-    return torch.full(cloud.batch, torch.nan, dtype=cloud.gram.dtype)

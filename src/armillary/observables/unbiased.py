@@ -7,6 +7,9 @@ Everything here sees a cloud only through differences of rows, so that moving it
 
 from __future__ import annotations
 
+import math
+
+import torch
 from torch import Tensor
 
 from armillary.observables.cloud import Cloud
@@ -29,7 +32,7 @@ def u_centered(cloud: Cloud) -> Overlaps:
         cloud: At least four rows.
 
     Returns:
-        Tensor `*batch tokens tokens`, computed once for a cloud.
+        Tensor `*batch tokens tokens`, computed once for a cloud; NaN for fewer rows.
 
     Source:
         Szekely & Rizzo 2014, definition 2; Song et al. 2012, equation 5.
@@ -37,6 +40,8 @@ def u_centered(cloud: Cloud) -> Overlaps:
 
     def make() -> Tensor:
         gram, n = _near_its_mean(cloud).gram.clone(), cloud.tokens
+        if n < LEAST_ROWS:
+            return gram.fill_(math.nan)
         gram.diagonal(dim1=-2, dim2=-1).zero_()
         along = gram.sum(-1) / (n - 2)
         gram -= along[..., :, None] + along[..., None, :]
@@ -54,14 +59,14 @@ def squared_covariance(cloud: Cloud, other: Cloud) -> Value:
     sum_ij A_ij B_ij / (T (T - 3)).
 
     Args:
-        cloud: Rows x, at least four.
+        cloud: Rows x.
         other: Rows y of the same tokens, of any dimension.
 
     Returns:
-        Tensor `*batch`: with itself not negative, else of either sign.
+        Tensor `*batch`: with itself not negative, else of either sign; NaN for fewer than four rows.
     """
-    n = cloud.tokens
-    return (u_centered(cloud) * u_centered(other)).sum((-2, -1)) / (n * (n - 3))
+    inner = (u_centered(cloud) * u_centered(other)).sum((-2, -1))
+    return inner / max(cloud.tokens * (cloud.tokens - 3), 1)
 
 
 def squared_variance(cloud: Cloud) -> Value:
@@ -70,12 +75,14 @@ def squared_variance(cloud: Cloud) -> Value:
     The sum over distinct rows is (sum D)^2 - 4 sum_i (sum_j D_ij)^2 + 2 sum_ij D_ij^2.
 
     Args:
-        cloud: At least four rows.
+        cloud: Rows x.
 
     Returns:
-        Tensor `*batch`, not negative.
+        Tensor `*batch`, not negative; NaN for fewer than four rows.
     """
     centered, n = _near_its_mean(cloud), cloud.tokens
+    if n < LEAST_ROWS:
+        return torch.full(cloud.batch, torch.nan, dtype=centered.gram.dtype)
     squares = centered.squared_norms / 2
     halves = squares[..., :, None] + squares[..., None, :] - centered.gram
     of_row = halves.sum(-1)
