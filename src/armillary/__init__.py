@@ -80,6 +80,20 @@ _PUBLIC = {
     "isotropy_score": "armillary.observables.isotropy",
     "intrinsic_dimension": "armillary.observables.neighbors",
     "duplicate_rows": "armillary.observables.neighbors",
+    "attention_antisymmetric_share": "armillary.observables.attention_maps",
+    "attention_distance": "armillary.observables.attention_maps",
+    "attention_entropy": "armillary.observables.attention_maps",
+    "attention_first_mass": "armillary.observables.attention_maps",
+    "attention_largest_mass_elsewhere": "armillary.observables.attention_maps",
+    "attention_participation_rank": "armillary.observables.attention_maps",
+    "attention_relative_entropy": "armillary.observables.attention_maps",
+    "attention_sink_mass": "armillary.observables.attention_maps",
+    "received_mass": "armillary.observables.attention_maps",
+    "attention_effective_beta": "armillary.observables.attention_beta",
+    "attention_overlap_slope": "armillary.observables.attention_beta",
+    "MAP_NUMBERS": "armillary.observables.attention_declaration",
+    "MapNumber": "armillary.observables.attention_declaration",
+    "attention_stream": "armillary.models.attention",
     "stream_norm_mean": "armillary.observables.drift",
     "stream_norm_spread": "armillary.observables.drift",
     "stream_norm_median": "armillary.observables.drift",
@@ -139,6 +153,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.invariance import GeneralLinear as GeneralLinear
     from armillary.invariance import Orthogonal as Orthogonal
     from armillary.invariance import Transformation as Transformation
+    from armillary.models.attention import attention_stream as attention_stream
     from armillary.models.capture import Tap as Tap
     from armillary.models.capture import capture as capture
     from armillary.models.capture import stream as stream
@@ -162,6 +177,21 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.observables.alignment import overlaps as overlaps
     from armillary.observables.alignment import smallest_overlap as smallest_overlap
     from armillary.observables.alignment import squared_mean_direction as squared_mean_direction
+    from armillary.observables.attention_beta import attention_effective_beta as attention_effective_beta
+    from armillary.observables.attention_beta import attention_overlap_slope as attention_overlap_slope
+    from armillary.observables.attention_declaration import MAP_NUMBERS as MAP_NUMBERS
+    from armillary.observables.attention_declaration import MapNumber as MapNumber
+    from armillary.observables.attention_maps import attention_antisymmetric_share as attention_antisymmetric_share
+    from armillary.observables.attention_maps import attention_distance as attention_distance
+    from armillary.observables.attention_maps import attention_entropy as attention_entropy
+    from armillary.observables.attention_maps import attention_first_mass as attention_first_mass
+    from armillary.observables.attention_maps import (
+        attention_largest_mass_elsewhere as attention_largest_mass_elsewhere,
+    )
+    from armillary.observables.attention_maps import attention_participation_rank as attention_participation_rank
+    from armillary.observables.attention_maps import attention_relative_entropy as attention_relative_entropy
+    from armillary.observables.attention_maps import attention_sink_mass as attention_sink_mass
+    from armillary.observables.attention_maps import received_mass as received_mass
     from armillary.observables.between import BETWEEN_LAYERS as BETWEEN_LAYERS
     from armillary.observables.between import BetweenLayers as BetweenLayers
     from armillary.observables.between import BetweenMeasurement as BetweenMeasurement

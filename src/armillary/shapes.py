@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 else:  # torch takes two seconds to import; the names of the shapes must not
     from typing import Any as Tensor
 
-__all__ = ["Configuration", "Overlaps", "Pairs", "Spectrum", "TokenIds", "TokenMask", "Value"]
+__all__ = ["Attention", "Configuration", "Overlaps", "Pairs", "Spectrum", "TokenIds", "TokenMask", "Value"]
 
 Configuration = Float[Tensor, "*batch tokens dim"]
 """T vectors at one layer or time, one a row; unit norm only where a preparation says so."""
 
 Overlaps = Float[Tensor, "*batch tokens tokens"]
 """Inner products c_ij of the rows as prepared (the Gram matrix)."""
+
+Attention = Float[Tensor, "*batch heads tokens tokens"]
+"""Attention maps: row i holds the weights with which token i attends to every token, zero ahead under a causal mask."""
 
 Pairs = Float[Tensor, "*batch pairs"]
 """Inner products of the unordered pairs i < j, row after row: the upper triangle of `Overlaps`."""
