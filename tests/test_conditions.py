@@ -573,6 +573,7 @@ def test_fingerprints_include_tied_names_and_buffers_that_are_not_saved() -> Non
         ("initial:library", Initial(0, "library"), "initial-library-seed0", "initial, library recipe, seed 0"),
         ("initial:released:2", Initial(2), "initial-released-seed2", "initial, released recipe, seed 2"),
         ("initial:0.01:3", Initial(3, 0.01), "initial-0.01-seed3", "initial, spread 0.01, seed 3"),
+        ("initial:1e-5:3", Initial(3, 1e-5), "initial-1e-05-seed3", "initial, spread 1e-05, seed 3"),
         ("ablated:attention", Ablated("attention"), "ablated-attention", "attention removed in every block"),
         (" ablated:mlp ", Ablated("mlp"), "ablated-mlp", "MLP removed in every block"),
         ("ablated:positions", Ablated("positions"), "ablated-positions", "positions removed"),
@@ -583,7 +584,7 @@ def test_fingerprints_include_tied_names_and_buffers_that_are_not_saved() -> Non
     ],
 )
 def test_a_condition_has_a_text_a_name_and_a_label(text: str, condition: Any, name: str, label: str) -> None:
-    assert parse_condition(text) == condition
+    assert parse_condition(text) == condition == parse_condition(name)
     assert condition.name == name
     assert condition.label == label
 

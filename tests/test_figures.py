@@ -29,10 +29,10 @@ from armillary.figures import (
 )
 from armillary.figures import registry as figure_registry
 from armillary.figures.corpus import across_documents
-from armillary.figures.palette import condition_label, condition_style
+from armillary.figures.palette import condition_style
 from armillary.figures.picture import write_picture
-from armillary.figures.terms import measurement_name, measurement_words, preparation_words
 from armillary.record import Record
+from armillary.terms import condition_label, measurement_name, measurement_words, preparation_words
 from real_record import KINDS, real_record
 
 

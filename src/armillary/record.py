@@ -18,9 +18,11 @@ import numpy as np
 
 from armillary import exports, storage
 from armillary.combinations import combinations, the_only
+from armillary.contrasts import Side, differences
 from armillary.errors import ArgumentError
-from armillary.estimates import METHOD, UNPAIRED_TOKENS, Estimate, Intervals, Sample, estimate, intervals
+from armillary.estimates import METHOD, Estimate, Intervals, Sample, estimate, intervals
 from armillary.storage import FORMAT
+from armillary.terms import condition_name
 
 if TYPE_CHECKING:
     import pandas
@@ -271,7 +273,7 @@ class Record:
         """The full name of a condition.
 
         Args:
-            name: Its name, or a beginning that only one condition has.
+            name: Its name, its short form with colons ("ablated:mlp"), or a beginning that only one condition has.
 
         Returns:
             Its name, as the dataset has it.
@@ -282,7 +284,8 @@ class Record:
         known = [str(c) for c in self.dataset["condition"].values]
         if name in known:
             return name
-        found = [c for c in known if c.startswith(name)]
+        found = [c for c in known if c.startswith(condition_name(name))]
+        found = [c for c in found if c == condition_name(name)] or found
         if len(found) == 1:
             return found[0]
         if found:
@@ -311,22 +314,43 @@ class Record:
         Raises:
             ArgumentError: A condition is not named, or the measurement was not taken in both on the same tokens.
         """
-        left, right = self.condition(a), self.condition(b)
-        keys = ["measurement", "layer", "tap", "place", "tokens", "preparation"]
-        table = self.columns.assign(column=np.arange(len(self.columns)))
-        table = table[~table["tokens"].isin(UNPAIRED_TOKENS)]
-        comparable = sorted(set(table["measurement"]))
-        if measurement is not None:
-            table = table[table["measurement"] == measurement]
-        both = table[table["condition"] == left].merge(table[table["condition"] == right], on=keys, suffixes=("", "_b"))
-        if both.empty:
-            raise ArgumentError(
-                f"Argument `measurement` must have been measured in {left!r} and {right!r} on the same tokens, but "
-                f"{measurement!r} was not. Ask for one of {', '.join(comparable)}."
-            )
-        difference = self.values[:, both["column"].to_numpy()] - self.values[:, both["column_b"].to_numpy()]
-        columns = both[keys].assign(condition=left, against=right)
-        lowest, highest = self._range(both["measurement"])
+        left, right = (self._side(name) for name in (a, b))
+        return self._contrasted(left, right, measurement)
+
+    def contrast_with(
+        self, other: Record, measurement: str | None = None, *, condition: str, against: str | None = None
+    ) -> pandas.DataFrame:
+        """A condition of this record minus one of another record on identical documents, paired by document.
+
+        Two checkpoints, say, or two precisions of one decoder. Level, resamples and seed are those of this record; what
+        the two records define in another way is left out.
+
+        Args:
+            other: A record of a decoder with as many blocks, measured on the same token ids.
+            measurement: Only this one; None for all.
+            condition: A condition of this record.
+            against: The condition of the other one; None for the one of the same name.
+
+        Returns:
+            As `contrast`; the two folders stand in `.attrs` under "records".
+
+        Raises:
+            UnsoundError: The documents differ, or the numbers of blocks do.
+            ArgumentError: A condition is not named, or the measurement was not taken in both in the same way.
+        """
+        left = self._side(condition)
+        right = other._side(left.condition if against is None else against)
+        frame = self._contrasted(left, right, measurement)
+        frame.attrs["records"] = [str(self.path), str(other.path)]
+        return frame
+
+    def _side(self, condition: str) -> Side:
+        return Side(str(self.path), self.condition(condition), self.columns, self.values, self.dataset, self.provenance)
+
+    def _contrasted(self, left: Side, right: Side, measurement: str | None) -> pandas.DataFrame:
+        keys, difference = differences(left, right, measurement)
+        columns = keys.assign(condition=left.condition, against=right.condition)
+        lowest, highest = self._range(keys["measurement"])
         return self._framed(columns, intervals(difference, **self._choices).within(lowest - highest, highest - lowest))
 
     # other formats -----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from armillary.figures.drawing import Axis, Control, Drawing, Panel, View
 from armillary.figures.palette import SERIES
 from armillary.figures.reading import DEFAULT_TOKENS, Reading
 from armillary.figures.registry import figure
-from armillary.figures.terms import RANKS, TAPS, TOKENS, measurement_words, preparation_words
+from armillary.terms import RANKS, TAPS, TOKENS, measurement_words, preparation_words
 
 __all__ = ["POLICY", "metrics", "offsets", "token_policy"]
 

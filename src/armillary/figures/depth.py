@@ -10,7 +10,7 @@ from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Rule
 from armillary.figures.palette import SERIES
 from armillary.figures.reading import DEFAULT_TOKENS, Reading, curve_of
 from armillary.figures.registry import figure
-from armillary.figures.terms import (
+from armillary.terms import (
     PREPARATIONS,
     RANKS,
     isotropic_words,

@@ -12,7 +12,7 @@ from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Rule
 from armillary.figures.palette import SERIES
 from armillary.figures.reading import DEFAULT_TOKENS, Numbers, Reading
 from armillary.figures.registry import figure
-from armillary.figures.terms import TOKENS, layer_words, preparation_words
+from armillary.terms import TOKENS, layer_words, preparation_words
 
 __all__ = ["overlap_by_band", "overlap_histograms", "spectra", "threshold_sweep"]
 

@@ -1,4 +1,4 @@
-"""How a condition looks and what it is called: one color, dash and marker each, told apart without color.
+"""How a condition looks: one color, dash and marker each, told apart without color.
 
 Colors are Okabe and Ito's (2008), chosen to stay apart under the common color vision deficiencies.
 """
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from armillary.figures.drawing import Style
 
-__all__ = ["INK", "SERIES", "condition_label", "condition_style"]
+__all__ = ["INK", "SERIES", "condition_style"]
 
 INK = "#1b1b1b"
 
@@ -59,23 +59,6 @@ def condition_style(name: str, conditions: tuple[str, ...]) -> Style:
         if candidate != "trained":
             taken.add((style.color, style.marker))
     return FURTHER[0]
-
-
-def condition_label(name: str) -> str:
-    """The condition in words, from its name."""
-    head, _, rest = name.partition("-")
-    if name == "trained":
-        return "trained"
-    if head == "initial":
-        recipe, _, seed = rest.rpartition("-seed")
-        spread = recipe if recipe in ("released", "library") else f"spread {recipe}"
-        return f"initial ({spread}, seed {seed})"
-    part, _, where = rest.partition("-")
-    words = {"mlp": "MLP", "attention": "attention", "positions": "positions", "head": "head"}.get(part, part)
-    if part == "head":
-        layer, _, number = where.partition("-")
-        return f"without head {number} of block {layer}"
-    return f"without {words}" + (f", blocks {where.replace('-', '–')}" if where else "")
 
 
 def _preferences(name: str) -> tuple[Style, ...]:

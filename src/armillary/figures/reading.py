@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from armillary.errors import ArgumentError, UnsoundError
 from armillary.estimates import UNPAIRED_TOKENS, intervals
 from armillary.figures.drawing import Axis, Curve, Style
-from armillary.figures.palette import condition_label, condition_style
-from armillary.figures.terms import measurement_name
+from armillary.figures.palette import condition_style
+from armillary.terms import condition_label, measurement_name
 
 if TYPE_CHECKING:
     from armillary.record import Record

@@ -7,7 +7,7 @@ from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, View
 from armillary.figures.palette import SERIES
 from armillary.figures.reading import Reading
 from armillary.figures.registry import figure
-from armillary.figures.terms import layer_words, measurement_name, measurement_words, preparation_words
+from armillary.terms import layer_words, measurement_name, measurement_words, preparation_words
 
 __all__ = ["change_of_basis"]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -237,10 +238,11 @@ Condition = Trained | Initial | Ablated
 
 
 def parse_condition(text: str) -> Condition:
-    """The condition that a short text names, as on the command line.
+    """The condition that a short text names, as in a record or on the command line.
 
     Args:
-        text: "trained", "initial", "initial:library:0", "initial:0.01:3", "ablated:mlp", "ablated:mlp:3-5",
+        text: Its name in a record ("initial-library-seed0", "ablated-mlp-3-5"), or the same with colons: "trained",
+            "initial", "initial:library:0", "initial:0.01:3", "ablated:mlp", "ablated:mlp:3-5",
             "ablated:attention:1+4", "ablated:head:16:0".
 
     Returns:
@@ -255,7 +257,7 @@ def parse_condition(text: str) -> Condition:
         >>> parse_condition("ablated:mlp:3-5").label
         'MLP removed in blocks 3-5'
     """
-    kind, *rest = text.strip().split(":")
+    kind, *rest = _with_colons(text.strip()).split(":")
     try:
         match kind, rest:
             case "trained", []:
@@ -275,6 +277,12 @@ def parse_condition(text: str) -> Condition:
     raise ArgumentError(
         f"Argument `condition` must name a state of the decoder, but is {text!r}. Accepted: {_ACCEPTED}."
     )
+
+
+def _with_colons(text: str) -> str:
+    """A condition's name in a record in the form with colons; other text stays as it is."""
+    named = re.fullmatch(r"(initial)-(.+)-seed(\d+)|(ablated)-(head)-(\d+)-(\d+)|(ablated)-([a-z]+)(?:-(.+))?", text)
+    return text if named is None else ":".join(part for part in named.groups() if part)
 
 
 def _is_whole(value: object) -> bool:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from armillary.figures.reading import Numbers, Reading
-from armillary.figures.terms import (
+from armillary.report.markup import UNDEFINED, Markup, element, interval, join, listed, paragraph, table
+from armillary.terms import (
     MEASUREMENTS,
     TOKENS,
     layer_words,
@@ -16,7 +17,6 @@ from armillary.figures.terms import (
     measurement_words,
     preparation_words,
 )
-from armillary.report.markup import UNDEFINED, Markup, element, interval, join, listed, paragraph, table
 
 __all__ = ["Change", "changes", "floor", "statement"]
 

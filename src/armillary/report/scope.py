@@ -6,9 +6,9 @@ import json
 
 from armillary.estimates import METHOD, UNPAIRED_TOKENS
 from armillary.figures.reading import DEFAULT_TOKENS, Reading
-from armillary.figures.terms import TAPS, TOKENS, measurement_words
 from armillary.report.markup import Markup, element, listed
 from armillary.report.words import Facts
+from armillary.terms import TAPS, TOKENS, measurement_words
 
 __all__ = ["scope"]
 

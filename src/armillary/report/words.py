@@ -7,8 +7,8 @@ from typing import Any
 
 from armillary.estimates import METHOD, MINIMUM_MEMBERS
 from armillary.figures.reading import DEFAULT_TOKENS, Profile, Reading
-from armillary.figures.terms import layer_words, measurement_words, preparation_words
 from armillary.report.markup import NOT_MEASURED, Markup, counted, element, interval, join, paragraph
+from armillary.terms import layer_words, measurement_words, preparation_words
 
 __all__ = ["Facts", "Headline", "answer", "flags", "methods", "shown_layers"]
 

@@ -1,4 +1,4 @@
-"""What stored names are called in words: measurements, preparations, token sets and taps."""
+"""What stored names are called in words: conditions, measurements, preparations, token sets and taps."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ __all__ = [
     "RANKS",
     "TAPS",
     "TOKENS",
+    "condition_label",
+    "condition_name",
     "isotropic_words",
     "layer_words",
     "measurement_name",
@@ -69,6 +71,39 @@ TAPS = {
     "mid": "residual, after attention",
     "mid_read": "as the MLP reads it",
 }
+
+
+def condition_label(name: str) -> str:
+    """The condition in words, from its name."""
+    head, _, rest = name.partition("-")
+    if name == "trained":
+        return "trained"
+    if head == "initial":
+        recipe, _, seed = rest.rpartition("-seed")
+        spread = recipe if recipe in ("released", "library") else f"spread {recipe}"
+        return f"initial ({spread}, seed {seed})"
+    part, _, where = rest.partition("-")
+    words = {"mlp": "MLP", "attention": "attention", "positions": "positions", "head": "head"}.get(part, part)
+    if part == "head":
+        layer, _, number = where.partition("-")
+        return f"without head {number} of block {layer}"
+    return f"without {words}" + (f", blocks {where.replace('-', '–')}" if where else "")
+
+
+def condition_name(text: str) -> str:
+    """A condition's name in a record, from that name or from its short form with colons; other text stays as it is.
+
+    Args:
+        text: "initial:library:0" for "initial-library-seed0", "ablated:head:16:0" for "ablated-head-16-0", and so on.
+    """
+    kind, *rest = text.strip().split(":")
+    if kind == "initial" and len(rest) == 2:
+        recipe, seed = rest
+        try:
+            return f"initial-{recipe if recipe in ('released', 'library') else repr(float(recipe))}-seed{seed}"
+        except ValueError:
+            return text
+    return "-".join([kind, *rest]) if rest else text
 
 
 def isotropic_words(value: float) -> str:
