@@ -592,11 +592,12 @@ def test_a_condition_has_a_text_a_name_and_a_label(text: str, condition: Any, na
 @pytest.mark.parametrize(
     "text",
     ["", "random", "trained:0", "initial:own", "initial:0.01:x", "initial:-1", "initial:library:0:1", "ablated", "ablated:norm",
-     "ablated:head", "ablated:head:16", "ablated:head:0:0", "ablated:mlp:0", "ablated:mlp:5-3", "ablated:mlp:x", "ablated:positions:1"],
+     "ablated:head", "ablated:head:16", "ablated:head:0:0", "ablated:mlp:0", "ablated:mlp:5-3", "ablated:mlp:x", "ablated:positions:1",
+     "initial-library", "initial-own-seed0", "initial-library-seedx", "ablated-norm", "ablated-head-16", "ablated-mlp-0"],
 )  # fmt: skip
 def test_an_unknown_condition_is_answered_with_the_accepted_forms(text: str) -> None:
     with pytest.raises(
-        ArgumentError, match=r"Argument `condition`.*Accepted: trained; initial; .*ablated:head:BLOCK:HEAD"
+        ArgumentError, match=r"Argument `condition`.*Accepted: trained; initial; .*ablated-head-BLOCK-HEAD"
     ):
         parse_condition(text)
 

@@ -67,7 +67,10 @@ def test_everything_at_once_is_every_number_that_both_have_once(a, tmp_path):
 @pytest.mark.parametrize(
     ("documents", "reason"),
     [
-        ({"token_hash": "f" * 64, "text_hashes": ["a"] * 6, "titles": ["x", "y", "assert", "z", "u", "v"]}, "6 and 6 documents share 1 title"),
+        (
+            {"token_hash": "f" * 64, "text_hashes": ["a"] * 6, "titles": ["x", "y", "assert", "z", "u", "v"]},
+            "6 and 6 documents share 1 title",
+        ),
         ({"token_hash": "f" * 64, "text_hashes": ["a"] * 6}, "6 and 6 documents share 6 titles"),
         ({"token_hash": "f" * 64}, "the texts are the same, but not the tokens that were cut from them"),
         ({"token_hash": None}, "the hash of the token ids is not recorded"),

@@ -27,8 +27,9 @@ def lab(
     conditions: Annotated[
         list[str] | None,
         typer.Option(
-            help="trained, initial:released:0, initial:0.02:1, ablated:mlp, ablated:attention:3-5, ablated:head:16:0; "
-            "repeat the option or separate by commas. The first one carries the statement. "
+            help="trained, initial-released-seed0, initial-0.02-seed1, ablated-mlp, ablated-attention-3-5, "
+            "ablated-head-16-0; short forms with colons, such as initial:0.02:1, name the same. "
+            "Repeat the option or separate by commas. The first one carries the statement. "
             f"Default: {', '.join(LAB_CONDITIONS)}."
         ),
     ] = None,

@@ -19,11 +19,11 @@ __all__ = ["LAB_CONDITIONS", "laboratory", "require_interval"]
 CALIBRATION_DOCUMENTS = 8
 LAB_CONDITIONS = (
     "trained",
-    "initial:released:0",
-    "initial:library:0",
-    "ablated:mlp",
-    "ablated:attention",
-    "ablated:positions",
+    "initial-released-seed0",
+    "initial-library-seed0",
+    "ablated-mlp",
+    "ablated-attention",
+    "ablated-positions",
 )
 
 

@@ -43,9 +43,10 @@ MOST_BLOCKS = 10_000
 Part = Literal["attention", "mlp", "positions", "head"]
 
 _ACCEPTED = (
-    "trained; initial; initial:RECIPE or initial:RECIPE:SEED with RECIPE = released, library or a positive spread such "
-    "as 0.02, and SEED from 0; ablated:attention, ablated:mlp, ablated:positions; ablated:mlp:3-5 or "
-    f"ablated:attention:1+4 for some blocks; ablated:head:BLOCK:HEAD; blocks from 1 (to {MOST_BLOCKS}) and heads from 0"
+    "trained; initial; initial-RECIPE-seedSEED with RECIPE = released, library or a positive spread such as 0.02, and "
+    "SEED from 0; ablated-attention, ablated-mlp, ablated-positions; ablated-mlp-3-5 or ablated-attention-1+4 for some "
+    f"blocks; ablated-head-BLOCK-HEAD; blocks from 1 (to {MOST_BLOCKS}) and heads from 0; or short, with colons, as "
+    "initial:0.02:1"
 )
 
 

@@ -92,7 +92,7 @@ class Laboratory:
             if not hasattr(condition, "applied"):
                 raise ArgumentError(
                     f"Argument `conditions` must hold conditions, but it holds {condition!r}. Write am.Trained(), "
-                    "am.Initial(seed=0), am.Ablated('mlp'), or am.parse_condition('ablated:mlp')."
+                    "am.Initial(seed=0), am.Ablated('mlp'), or am.parse_condition('ablated-mlp')."
                 )
         names = [condition.name for condition in self.conditions]
         if not names or len(set(names)) < len(names):
