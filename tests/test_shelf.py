@@ -26,7 +26,9 @@ def conversions(monkeypatch) -> list[Path]:
     calls: list[Path] = []
     convert = shelf._convert
     monkeypatch.setattr(
-        shelf, "_convert", lambda path, folder, sha256: (calls.append(path), convert(path, folder, sha256))
+        shelf,
+        "_convert",
+        lambda path, folder, sha256, **options: (calls.append(path), convert(path, folder, sha256, **options)),
     )
     return calls
 

@@ -18,6 +18,10 @@ _OPTIONS = {
     "conditions": "--conditions",
     "device": "--device",
     "dtype": "--dtype",
+    "revision": "--revision",
+    "tokenizer": "--tokenizer",
+    "allow_pickle": "--allow-pickle",
+    "trust_remote_code": "--trust-remote-code",
 }
 """What the arguments of the library are called on the command line; `path` depends on the command."""
 
@@ -40,7 +44,7 @@ def refuse(sentence: str, code: int) -> int:
 def with_options(sentence: str, arguments: Sequence[str]) -> str:
     """The sentence with the library's arguments called as they are on the command line."""
     names = _OPTIONS | {"path": "--out" if arguments[0] == "lab" else "RECORD"}
-    return re.sub(r"`(\w+)`", lambda found: f"`{names.get(found[1], found[1])}`", sentence)
+    return re.sub(r"`(\w+)(=True)?`", lambda found: f"`{names.get(found[1], found[0][1:-1])}`", sentence)
 
 
 def parser_words(sentence: str, arguments: Sequence[str]) -> str:

@@ -23,7 +23,9 @@ class DecoderFacts:
 
     `context` is the largest number of tokens; `quantization` says the bits of the file the weights came from, or None;
     `library_spread` is the initialization spread the library fills in when nobody says one, `released_spread` the one
-    the released configuration states, or None when nobody recorded it; `weight_hash` is over the tensors as loaded.
+    the released configuration states, or None when nobody recorded it; `weight_hash` is over the tensors as loaded;
+    `revision` is the commit of a hub id; `permitted` says what was read or run because somebody permitted it; `notes`
+    are sentences on what was found while loading.
     """
 
     name: str
@@ -49,6 +51,9 @@ class DecoderFacts:
     tokenizer: str
     library_spread: float
     released_spread: float | None
+    revision: str | None = None
+    permitted: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +14,46 @@ from armillary.errors import ArgumentError, UnsupportedModelError
 from armillary.models.anatomy import Decoder, DecoderFacts, weight_hash
 from armillary.models.contract import Promise, prove, require
 from armillary.models.families import FAMILIES, Family, family_of
-from armillary.models.sources import ModelFolder, model_folder
+from armillary.models.placement import placed, placement, require_everywhere
+from armillary.models.soundness import require_sound
+from armillary.models.sources import ModelFolder, model_folder, tokenizer_folder
+from armillary.models.tokenizer import folder_tokenizer, require_fit, require_tokens, tokenizer_words
+from armillary.models.weights import quietly, read_model, stored_types
 
 __all__ = ["DTYPES", "Decoder", "DecoderFacts", "Promise", "decoder_from_model", "load_decoder", "prove", "require"]
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 """Types a decoder can be loaded in; statistics are accumulated in at least float32 whichever it is."""
 
+HALF = ("bfloat16", "float16")
+_EXACT = {(narrow, wide) for narrow in HALF for wide in ("float32", "float64")} | {("float32", "float64")}
+
 _prove = prove  # `load_decoder` has an option of the same name
 
 
 def load_decoder(
-    source: str | Path | None = None, *, device: str = "auto", dtype: str = "float32", prove: bool = True
+    source: str | Path | None = None,
+    *,
+    revision: str | None = None,
+    tokenizer: Any = None,
+    device: str | Mapping[str, Any] = "auto",
+    dtype: str = "float32",
+    allow_pickle: bool = False,
+    trust_remote_code: bool = False,
+    prove: bool = True,
 ) -> Decoder:
     """Load a decoder and let it prove its contract.
 
     Args:
         source: None for the embedded default, a GGUF file, a folder with safetensors, or a hub id.
-        device: "auto" (an accelerator if there is one), "cpu", "cuda" or "mps".
+        revision: branch, tag or commit of a hub id; the commit is recorded.
+        tokenizer: a folder, a hub id, or the library's tokenizer, in place of the source's own.
+        device: "auto" (an accelerator if there is one), "cpu", "cuda", "mps", "map" (layers spread over all
+            accelerators), or a device map as accelerate takes it.
         dtype: one of `DTYPES`.
+        allow_pickle: read pickled weights where there are no safetensors: a format that can carry code, from which
+            nothing but tensors is taken. Recorded.
+        trust_remote_code: run the code that the source brings, which may do anything on this machine. Recorded.
         prove: whether the contract is put to the proof now (`armillary check` prints it).
     Returns:
         The decoder in evaluation mode.
@@ -42,28 +62,36 @@ def load_decoder(
         UnsupportedModelError: an unknown family, a tokenizer that cannot be rebuilt, a promise missed.
         NumericalError: states that are NaN or infinite already in the proof.
     """
-    target, kind = _device(device), _dtype(dtype)
-    if target.type == "mps" and kind is torch.float64:
+    where, kind = placement(device), _dtype(dtype)
+    if where.target is not None and where.target.type == "mps" and kind is torch.float64:
         raise ArgumentError('Argument `dtype` must be one that "mps" knows, but is "float64". Use device="cpu".')
-    folder = model_folder(source)
-    with _quietly():
-        model, tokenizer = _model(folder, kind), _tokenizer(folder.path)
-    known_hash = folder.weight_hash if kind is torch.float32 else None
-    decoder = Decoder(
-        model.to(target),
-        tokenizer,
-        folder.family,
-        _facts(
-            model,
-            folder.family,
-            tokenizer,
-            name=folder.name,
-            source=folder.source,
-            quantization=folder.quantization,
-            released_spread=folder.released_spread,
-            known_hash=known_hash,
-        ),
+    folder = model_folder(
+        source,
+        revision=revision,
+        own_tokenizer=tokenizer is None,
+        allow_pickle=allow_pickle,
+        trust_remote_code=trust_remote_code,
     )
+    words = _tokenizer(folder, tokenizer)
+    model = read_model(folder, kind, device_map=where.device_map)
+    family = _row_of(model)
+    notes = (*_precision(folder, model, dtype), *require_sound(model, family, name=folder.name))
+    known_hash = folder.weight_hash if kind is torch.float32 else None
+    facts = _facts(
+        model,
+        family,
+        words,
+        name=folder.name,
+        source=folder.source,
+        quantization=folder.quantization,
+        released_spread=folder.released_spread,
+        known_hash=known_hash,
+    )
+    notes += require_fit(words, rows=facts.vocabulary, name=folder.name)
+    facts = replace(facts, revision=folder.revision, permitted=folder.permitted, notes=notes)
+    decoder = Decoder(placed(model, where), words, family, facts)
+    if where.device_map is not None:
+        require_everywhere(decoder)
     if prove:
         require(decoder, _prove(decoder))
     return decoder
@@ -90,40 +118,76 @@ def decoder_from_model(
     Raises:
         UnsupportedModelError: an unknown family, or a part of the family that the model lacks.
     """
-    architecture = type(model).__name__
-    family = family_of(architecture) or next(
-        (family_of(kind.__name__) for kind in type(model).__mro__ if family_of(kind.__name__)), None
+    family = _row_of(model)
+    notes = require_sound(model, family, name=name or type(model).__name__)
+    facts = _facts(
+        model.eval(),
+        family,
+        tokenizer,
+        name=name or model.config.name_or_path or type(model).__name__,
+        source=source,
+        quantization=quantization,
+        released_spread=_released_spread(model),
+        known_hash=None,
     )
+    notes += require_fit(tokenizer, rows=facts.vocabulary, name=facts.name)
+    return Decoder(model, tokenizer, family, replace(facts, notes=notes))
+
+
+def _row_of(model: Any) -> Family:
+    architecture = type(model).__name__
+    family = next((row for kind in type(model).__mro__ if (row := family_of(kind.__name__)) is not None), None)
     if family is None:
         known = ", ".join(kind for row in FAMILIES.values() for kind in row.architectures)
         raise UnsupportedModelError(
             f"Argument `model` must be a decoder of a known family ({known}), but is {architecture}. "
             "Measure another model, or add its family (one row of data)."
         )
-    facts = _facts(
-        model.eval(),
-        family,
-        tokenizer,
-        name=name or model.config.name_or_path or architecture,
-        source=source,
-        quantization=quantization,
-        released_spread=getattr(model.config, "initializer_range", None),
-        known_hash=None,
-    )
-    return Decoder(model, tokenizer, family, facts)
+    return family
 
 
-def _device(device: str) -> torch.device:
-    usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if device == "auto":
-        return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if usable[kind]))
-    if device not in usable:
-        raise ArgumentError(f'Argument `device` must be auto, cpu, cuda or mps, but is {device!r}. Use "auto".')
-    if not usable[device]:
-        raise ArgumentError(
-            f'Argument `device` must be one this machine has, but {device!r} is not available. Use "cpu".'
+def _released_spread(model: Any) -> float | None:
+    """The spread that a model object was released with; None where only the library's default stands there.
+
+    A configuration that was read from somewhere has a name; one that was made on the spot says what the library fills
+    in where nobody gave a number, and that is nobody's recipe.
+    """
+    config = model.config
+    spread = getattr(config, "initializer_range", None)
+    if not config.name_or_path and spread == getattr(type(config)(), "initializer_range", None):
+        return None
+    return None if spread is None else float(spread)
+
+
+def _tokenizer(folder: ModelFolder, given: Any) -> Any:
+    """The source's own tokenizer, or the one named beside it; what a GGUF file lists it must have, id by id."""
+    with quietly():
+        if given is None:
+            return folder_tokenizer(folder.path, remote_code=folder.remote_code)
+        found = folder_tokenizer(tokenizer_folder(given)) if isinstance(given, str | Path) else given
+    if folder.tokens:
+        require_tokens(found, folder.tokens, spare=folder.spare, name=folder.name)
+    return found
+
+
+def _precision(folder: ModelFolder, model: Any, dtype: str) -> tuple[str, ...]:
+    """What the types of the stored and the loaded weights mean for the numbers."""
+    stored = stored_types(folder)
+    notes = []
+    if folder.quantization is None and stored and any(kind != dtype for kind in stored):
+        exact = all(kind == dtype or (kind, dtype) in _EXACT for kind in stored)
+        notes.append(
+            f"Weights are stored in {' and '.join(stored)} and read in {dtype}"
+            + (", which changes none of them." if exact else ", which rounds them.")
         )
-    return torch.device(device)
+    if dtype in HALF:
+        sentence = (
+            f"Weights and states are {dtype}, half precision: statistics are accumulated in at least float32, but the "
+            "states themselves are rounded; see the rounding floor."
+        )
+        warnings.warn(sentence, stacklevel=3)
+        notes.append(sentence)
+    return tuple(notes)
 
 
 def _dtype(dtype: str) -> torch.dtype:
@@ -131,83 +195,6 @@ def _dtype(dtype: str) -> torch.dtype:
         raise ArgumentError(f'Argument `dtype` must be one of {", ".join(DTYPES)}, but is {dtype!r}. Use "float32".')
     kind: torch.dtype = getattr(torch, dtype)
     return kind
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """The library's own progress bar and load report stay silent: what they would say is checked here."""
-    from transformers.utils import logging as library
-
-    bar, level = library.is_progress_bar_enabled(), library.get_verbosity()
-    library.disable_progress_bar()
-    library.set_verbosity(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        library.set_verbosity(level)
-        if bar:
-            library.enable_progress_bar()
-
-
-def _model(folder: ModelFolder, dtype: torch.dtype) -> Any:
-    """The library's model with every weight from the file: what the file lacks is refused, never drawn fresh."""
-    import transformers
-
-    try:
-        model, report = getattr(transformers, folder.architecture).from_pretrained(
-            folder.path,
-            dtype=dtype,
-            use_safetensors=True,
-            local_files_only=True,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # they are refused below, by name
-        )
-    except Exception as trouble:  # a cut file ends in errors of safetensors, the library or torch
-        raise ArgumentError(
-            f"Argument `source` must be a whole model, but the weights of {folder.name} cannot be read: "
-            f"{_in_one_line(trouble)}. Fetch them again."
-        ) from trouble
-    for name, held, wanted in sorted(report["mismatched_keys"]):
-        raise ArgumentError(
-            f"Argument `source` must hold weights of the shapes of its config.json, but in {folder.name} {name} is "
-            f"{list(held)}, not {list(wanted)}. Fetch the files again."
-        )
-    stack = folder.family.blocks.rsplit(".", 1)[-1]
-    unused = sorted(name for name in report["unexpected_keys"] if re.search(rf"(^|\.){stack}\.\d+\.", name))
-    if unused:
-        raise ArgumentError(
-            f"Argument `source` must hold no block weights beyond those of its config.json, but {folder.name} holds "
-            f"{len(unused)}, the first {unused[0]}: the library would leave them out. Fetch the files again."
-        )
-    lacking = sorted(report["missing_keys"])
-    if lacking:
-        raise ArgumentError(
-            f"Argument `source` must hold every weight, but {folder.name} lacks {len(lacking)}, the first "
-            f"{lacking[0]}: the library would draw it fresh. Fetch the files again."
-        )
-    return model.eval()
-
-
-def _tokenizer(path: Path) -> Any:
-    """The folder's tokenizer; tokenizer.json is taken as written where it exists: no class rebuilds it."""
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
-
-    if not any((path / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
-        return None
-    kind = PreTrainedTokenizerFast if (path / "tokenizer.json").is_file() else AutoTokenizer
-    try:
-        return kind.from_pretrained(path, local_files_only=True)
-    except Exception as trouble:  # whatever a damaged tokenizer file ends in
-        raise ArgumentError(
-            f"Argument `source` must hold a tokenizer that can be read, but that of {path} cannot: "
-            f"{_in_one_line(trouble)}. Fetch it again."
-        ) from trouble
-
-
-def _in_one_line(trouble: Exception) -> str:
-    """What a library's error says: its kind and the first two lines that say anything."""
-    lines = [line.strip() for line in str(trouble).splitlines() if line.strip()][:2] or ["no reason given"]
-    return f"{type(trouble).__name__}: {' '.join(lines).rstrip('.!')}"
 
 
 def _facts(
@@ -255,20 +242,7 @@ def _facts(
         dtype=str(embedding.weight.dtype).removeprefix("torch."),
         quantization=quantization,
         weight_hash=known_hash or weight_hash(model),
-        tokenizer=_tokenizer_words(tokenizer),
+        tokenizer=tokenizer_words(tokenizer),
         library_spread=type(config)().initializer_range,
         released_spread=released_spread,
-    )
-
-
-def _tokenizer_words(tokenizer: Any) -> str:
-    """The tokenizer in one line: kind, size, and a hash over its whole rule where it can be written down."""
-    import hashlib
-
-    if tokenizer is None:
-        return "none: give token ids"
-    words = f"{type(tokenizer).__name__} of {len(tokenizer)} tokens"
-    rule = getattr(tokenizer, "backend_tokenizer", None)
-    return (
-        words if rule is None else f"{words}, sha256 {hashlib.sha256(rule.to_str().encode('utf-8')).hexdigest()[:16]}"
     )

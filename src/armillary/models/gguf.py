@@ -1,30 +1,20 @@
-"""A GGUF file read right: configuration, un-permuted weights, the tokenizer with its own rule, or a refusal."""
+"""A GGUF file read right: configuration and un-permuted weights in the library's own terms, or a refusal."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armillary.errors import ArgumentError, UnsupportedModelError
+from armillary.models.gguf_library import through_library
+from armillary.models.gguf_tokenizer import FileTokenizer, file_tokenizer
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["PRE_TOKENIZERS", "GGUFContent", "gguf_content", "stored_by_llama_cpp", "stored_by_transformers"]
-
-PRE_TOKENIZERS: dict[str, tuple[str, ...]] = {
-    "smollm": ("digits", "byte level"),
-    "gpt-2": ("byte level",),
-}
-"""Pre-tokenizers known to be rebuilt exactly, by the name the file gives: the steps in order.
-
-A text that was cut by the wrong rule still decodes to itself, so a wrong guess would go unnoticed; a name that is not
-in this table is refused."""
-
-_CONTROL, _USER_DEFINED = 3, 4  # token types of the format
+__all__ = ["GGUFContent", "gguf_content", "stored_by_llama_cpp", "stored_by_transformers"]
 
 _BLOCK_TENSORS = {
     "attn_norm.weight": "input_layernorm.weight",
@@ -50,28 +40,27 @@ _UNQUANTIZED = {"F64", "F32", "F16", "BF16"}
 class GGUFContent:
     """What a GGUF file holds, in the library's own terms.
 
-    `config` is a config.json, `tensors` are float32 under the names of the library's modules, `tokenizer` is a
-    tokenizer.json and `tokenizer_config` a tokenizer_config.json; `quantization` says the bits ("4-bit (Q4_1)") or is
-    None.
+    `config` is a config.json, `tensors` are float32 under the names of the library's modules; `quantization` says the
+    bits ("4-bit (Q4_1)") or is None.
     """
 
     config: dict[str, Any]
     tensors: dict[str, NDArray[np.float32]]
-    tokenizer: str
-    tokenizer_config: dict[str, Any]
+    tokenizer: FileTokenizer
     quantization: str | None
 
 
-def gguf_content(path: Path) -> GGUFContent:
-    """Read a GGUF file of the Llama architecture.
+def gguf_content(path: Path, *, own_tokenizer: bool = True) -> GGUFContent:
+    """Read a GGUF file: a Llama by our own reader, another architecture through the library's.
 
     Args:
         path: the file.
+        own_tokenizer: whether the file's own tokenizer will be used: one that cannot be proved is then refused.
     Returns:
         Configuration, dequantized float32 tensors (query and key rows in the library's order) and tokenizer.
     Raises:
         ArgumentError: the file is not a GGUF file, or it is truncated.
-        UnsupportedModelError: another architecture, a tensor or a pre-tokenizer without a known meaning.
+        UnsupportedModelError: an architecture, a tensor or a pre-tokenizer without a known meaning.
     Source:
         The GGUF specification (ggml); the row order of query and key is that of llama.cpp's `convert_hf_to_gguf.py`.
     """
@@ -86,17 +75,16 @@ def gguf_content(path: Path) -> GGUFContent:
             )
         return fields[name].contents() if name in fields else default[0]
 
+    architecture = value("general.architecture")
+    _refuse_scaled(path, value, architecture)
+    if architecture != "llama":
+        tokenizer = file_tokenizer(path, value, required=own_tokenizer)
+        return GGUFContent(*through_library(path, reader), tokenizer, _quantization(reader))
     _refuse_unknown(path, value, reader)
     tensor_names = {tensor.name for tensor in reader.tensors}
     config = _config(path, value, tied="output.weight" not in tensor_names)
-    tokenizer, tokenizer_config = _tokenizer(path, value)
-    return GGUFContent(
-        config=config,
-        tensors=_tensors(path, reader, config),
-        tokenizer=tokenizer,
-        tokenizer_config=tokenizer_config,
-        quantization=_quantization(reader),
-    )
+    tokenizer = file_tokenizer(path, value, required=own_tokenizer)
+    return GGUFContent(config, _tensors(path, reader, config), tokenizer, _quantization(reader))
 
 
 def stored_by_transformers(rows: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
@@ -141,19 +129,21 @@ def _opened(path: Path) -> Any:
     return reader
 
 
-def _refuse_unknown(path: Path, value: Any, reader: Any) -> None:
-    architecture = value("general.architecture")
-    if architecture != "llama":
-        raise UnsupportedModelError(
-            f"Argument `source` must be a GGUF file of the llama architecture, but {path.name} says {architecture!r}. "
-            "Load the model's safetensors instead."
-        )
-    for name in ("llama.rope.scaling.type", "llama.rope.scaling.factor", "llama.expert_count"):
+def _refuse_scaled(path: Path, value: Any, architecture: str) -> None:
+    for name in (f"{architecture}.rope.scaling.type", f"{architecture}.rope.scaling.factor"):
         if value(name, None) not in (None, "none", 0, 1, 1.0):
             raise UnsupportedModelError(
-                f"Argument `source` must be a plain Llama, but {path.name} says {name} = {value(name)!r}, which "
+                f"Argument `source` must have plain positions, but {path.name} says {name} = {value(name)!r}, which "
                 "armillary does not read from GGUF. Load the model's safetensors instead."
             )
+
+
+def _refuse_unknown(path: Path, value: Any, reader: Any) -> None:
+    if value("llama.expert_count", None) not in (None, 0, 1):
+        raise UnsupportedModelError(
+            f"Argument `source` must be a plain Llama, but {path.name} has {value('llama.expert_count')} experts, "
+            "which armillary does not read from GGUF. Load the model's safetensors instead."
+        )
     rotated = value("llama.rope.dimension_count", None)
     head_dim = value(
         "llama.attention.key_length", value("llama.embedding_length") // value("llama.attention.head_count")
@@ -248,7 +238,7 @@ def _quantization(reader: Any) -> str | None:
     if most in _UNQUANTIZED:
         return None
     words = _bits(most)
-    embedding = next(tensor.tensor_type.name for tensor in matrices if tensor.name == "token_embd.weight")
+    embedding = next((one.tensor_type.name for one in matrices if one.name == "token_embd.weight"), most)
     return words if embedding == most else f"{words}, embedding {_bits(embedding)}"
 
 
@@ -257,57 +247,3 @@ def _bits(kind: str) -> str:
         return kind
     bits = _BITS.get(kind.split("_")[0])
     return kind if bits is None else f"{bits}-bit ({kind})"
-
-
-def _tokenizer(path: Path, value: Any) -> tuple[str, dict[str, Any]]:
-    """tokenizer.json and tokenizer_config.json from the file's own tokens, merges and pre-tokenizer name."""
-    from tokenizers import processors
-
-    tokenizer, tokens = _byte_pairs(path, value), value("tokenizer.ggml.tokens")
-    names = {
-        role: tokens[index]
-        for role, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding"))
-        if (index := value(f"tokenizer.ggml.{key}_token_id", None)) is not None
-    }
-    before = [names["bos"]] if value("tokenizer.ggml.add_bos_token", False) else []
-    after = [names["eos"]] if value("tokenizer.ggml.add_eos_token", False) else []
-    if before or after:
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=[*before, "$A", *after], special_tokens=[(token, tokens.index(token)) for token in before + after]
-        )
-    settings: dict[str, Any] = {f"{role}_token": token for role, token in names.items()}
-    settings |= {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
-    if (template := value("tokenizer.chat_template", None)) is not None:
-        settings["chat_template"] = template
-    return json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False), settings
-
-
-def _byte_pairs(path: Path, value: Any) -> Any:
-    """The byte-level tokenizer of the file's tokens and merges, its text cut by the rule the file names."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-
-    kind, rule = value("tokenizer.ggml.model"), value("tokenizer.ggml.pre", None)
-    if kind != "gpt2" or rule not in PRE_TOKENIZERS:
-        known = ", ".join(sorted(PRE_TOKENIZERS))
-        raise UnsupportedModelError(
-            f"Argument `source` must use a pre-tokenizer that armillary can rebuild exactly ({known}, of kind gpt2), "
-            f"but {path.name} uses {rule!r} of kind {kind!r}. Load the model's safetensors and tokenizer.json instead."
-        )
-    tokens, types = value("tokenizer.ggml.tokens"), value("tokenizer.ggml.token_type")
-    merges = [tuple(merge.split(" ", 1)) for merge in value("tokenizer.ggml.merges")]
-    try:
-        tokenizer = Tokenizer(models.BPE(vocab={token: index for index, token in enumerate(tokens)}, merges=merges))
-    except Exception as trouble:  # the library raises plain exceptions
-        raise UnsupportedModelError(
-            f"Argument `source` must hold merges of its own tokens, but {path.name} does not: {trouble}. "
-            "Fetch it again."
-        ) from trouble
-    steps = {
-        "digits": pre_tokenizers.Digits(individual_digits=True),
-        "byte level": pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
-    }
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([steps[step] for step in PRE_TOKENIZERS[rule]])
-    tokenizer.decoder = decoders.ByteLevel()
-    added = [(token, int(sort)) for token, sort in zip(tokens, types, strict=True) if sort in (_CONTROL, _USER_DEFINED)]
-    tokenizer.add_tokens([AddedToken(token, normalized=False, special=sort == _CONTROL) for token, sort in added])
-    return tokenizer

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from armillary.errors import ArgumentError
+from armillary.models.gguf import gguf_content
 
 __all__ = [
     "DEFAULT_COMMAND",
@@ -37,7 +38,7 @@ RELEASED_SPREAD: dict[str, float] = {DEFAULT_SHA256: 0.0416667}
 The configuration of SmolLM2-135M states 0.0416667 = 1/sqrt(576), to the digits of a third party's print-out of it; the
 library fills in 0.02 where nobody says one."""
 
-_CONVERSION = 1  # raised when the conversion changes, so that older folders are not read
+_CONVERSION = 2  # raised when the conversion changes, so that older folders are not read
 _NOTE = "conversion.json"
 
 
@@ -84,11 +85,12 @@ def default_file() -> Path:
     return found[0]
 
 
-def shelved(path: Path) -> Shelved:
+def shelved(path: Path, *, own_tokenizer: bool = True) -> Shelved:
     """A GGUF file as a folder of the cache: converted the first time, checked by hash every time.
 
     Args:
         path: the GGUF file.
+        own_tokenizer: whether the file's own tokenizer will be used: one that cannot be proved is then refused.
     Returns:
         The folder and what is known of it.
     Raises:
@@ -99,11 +101,14 @@ def shelved(path: Path) -> Shelved:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     folder = cache_folder() / f"gguf-{sha256[:16]}-{_CONVERSION}"
     if folder.exists():
-        if (found := _checked(folder, sha256)) is not None:
+        found = _checked(folder, sha256)
+        if found is not None and (not own_tokenizer or (folder / "tokenizer.json").is_file()):
             return found
+        if found is not None:  # it was converted for a tokenizer named beside it: the same refusal as without a cache
+            gguf_content(path)
         warnings.warn(f"The converted model in {folder} does not match its hash and is converted again.", stacklevel=2)
         shutil.rmtree(folder)
-    _convert(path, folder, sha256)
+    _convert(path, folder, sha256, own_tokenizer=own_tokenizer)
     found = _checked(folder, sha256)
     if found is None:
         raise ArgumentError(
@@ -136,16 +141,18 @@ def _hash_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _convert(path: Path, folder: Path, sha256: str) -> None:
+def _convert(path: Path, folder: Path, sha256: str, *, own_tokenizer: bool) -> None:
     """Write the folder whole or not at all: beside its place first, then renamed."""
-    from armillary.models.gguf import gguf_content
-
-    content = gguf_content(path)
+    content = gguf_content(path, own_tokenizer=own_tokenizer)
+    tokenizer = content.tokenizer
+    listed = {"tokens": tokenizer.tokens, "spare": tokenizer.spare}
     texts = {
         "config.json": json.dumps(content.config, indent=1),
-        "tokenizer.json": content.tokenizer,
-        "tokenizer_config.json": json.dumps(content.tokenizer_config, indent=1, ensure_ascii=False),
+        "tokens.json": json.dumps(listed, ensure_ascii=False),
     }
+    if tokenizer.rule is not None:
+        texts["tokenizer.json"] = tokenizer.rule
+        texts["tokenizer_config.json"] = json.dumps(tokenizer.settings, indent=1, ensure_ascii=False)
     files = {name: text.encode("utf-8") for name, text in texts.items()}
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
