@@ -1,11 +1,13 @@
-"""Pages that are written by what they describe: the command line from its parser, the reference from the public names.
+"""What is written by what it describes: the command line by its parser, the reference by the names, tests by tests.
 
 `python docs/generated.py` writes `docs/cli.md` again, and a test keeps it equal to the command line. While the docs are
-built, mkdocs calls `on_page_markdown`, which puts the public names into the reference page.
+built, mkdocs calls `on_page_markdown`, which puts the public names into the reference page, and links each test that a
+page names to its source, shown at the end of that page.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 HERE = Path(__file__).parent
 CLI_PAGE = HERE / "cli.md"
 NAMES_GO_HERE = "<!-- the public names -->"
+TESTS_GO_HERE = "<!-- the tests named above -->"
 
 _INTRODUCTION = """# Command line
 
@@ -68,8 +71,29 @@ def reference() -> str:
     return "\n".join(lines)
 
 
+def with_tests(markdown: str) -> str:
+    """The page with every `tests/file.py::name` as a link to the source of that test, which follows at its end."""
+    named = dict.fromkeys(re.findall(r"`(tests/\w+\.py)::(\w+)`", markdown))
+    shown = []
+    for path, name in named:
+        sentence = name.removeprefix("test_").replace("_", " ")
+        markdown = markdown.replace(f"`{path}::{name}`", f"[{sentence}](#{name})")
+        shown.append(f"## {sentence} {{: #{name} }}\n\n`{path}`\n\n```python\n{source(path, name)}\n```\n")
+    return markdown.replace(TESTS_GO_HERE, "\n".join(shown))
+
+
+def source(path: str, name: str) -> str:
+    """The lines of one test, decorators included."""
+    text = (HERE.parent / path).read_text(encoding="utf-8")
+    node = next(one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef) and one.name == name)
+    first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+    return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Called by mkdocs for every page."""
+    if TESTS_GO_HERE in markdown:
+        return with_tests(markdown)
     return markdown.replace(NAMES_GO_HERE, reference()) if NAMES_GO_HERE in markdown else markdown
 
 

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +16,9 @@ from types import ModuleType
 import pytest
 
 import armillary
+from armillary.figures import Reading, drawings, registry
+from armillary.observables.cloud import STEPS
+from sample_record import sample_record
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -109,3 +113,79 @@ def names_of_tests(path: Path) -> set[str]:
         return set()
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_claim_is_held_by_a_test_or_said_to_be_open():
+    page = (DOCS / "claims.md").read_text(encoding="utf-8")
+    claims = re.findall(r"^\| (\d) \|.*\|([^|]*)\|$", page, flags=re.MULTILINE)
+    assert [number for number, _ in claims] == list("12345678")
+    for number, held in claims:
+        assert "::test_" in held or "**open**" in held or number == "8", held
+
+
+def test_each_test_that_the_claims_page_names_is_linked_to_its_source(site: Path):
+    page = (site / "claims.html").read_text(encoding="utf-8")
+    named = re.findall(r"`tests/\w+\.py::(\w+)`", (DOCS / "claims.md").read_text(encoding="utf-8"))
+    assert len(set(named)) >= 6
+    for name in named:
+        assert f'href="#{name}"' in page and f'id="{name}"' in page
+
+
+def test_the_energy_page_prints_what_its_code_prints(capsys: pytest.CaptureFixture[str]):
+    page = (DOCS / "energy.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    (shown,) = re.findall(r"```text\n(.*?)```", page, flags=re.DOTALL)
+    names: dict[str, dict[str, float]] = {}
+    exec(compile(code, "energy.md", "exec", dont_inherit=True), names)
+    assert capsys.readouterr().out == shown
+    rates = names["rates"]
+    assert rates.pop("every ingredient") > 0  # what is proved
+    assert rates.pop("a second, sharper head") > 0  # what is neither proved nor refuted, as the page says
+    assert all(rate < 0 for rate in rates.values()), rates
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+@pytest.fixture
+def as_before() -> Iterator[None]:
+    """What a page declares is forgotten again: observables and figures are found by everybody."""
+    observables, figures = dict(armillary.OBSERVABLES), dict(registry._FIGURES)
+    yield
+    for found, earlier in ((armillary.OBSERVABLES, observables), (registry._FIGURES, figures)):
+        found.clear()
+        found.update(earlier)
+
+
+def test_the_code_of_the_extending_page_runs_and_prints_what_it_shows(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, as_before: None
+):
+    printed, names = [], {"__name__": "__main__"}
+    for code in blocks("extending.md", "python"):
+        exec(compile(code, "extending.md", "exec", dont_inherit=True), names)
+        printed.append(capsys.readouterr().out)
+    assert [one for one in printed if one] == blocks("extending.md", "text")
+    reading = Reading(armillary.Record.open(sample_record(tmp_path / "record")))
+    drawing = drawings(reading)["stable_rank_alone"]
+    assert drawing.views[0].panels[0].curves
+    assert "stable rank" in drawing.alt.lower()
+
+
+def test_every_public_name_and_preparation_that_a_page_uses_exists():
+    wrong = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        wrong += [
+            f"{page.name}: am.{name}"
+            for name in re.findall(r"\bam\.([A-Za-z_]\w*)", text)
+            if not hasattr(armillary, name)
+        ]
+        for steps in re.findall(r"\.after\(([^).]*)\)", text):
+            for step in re.findall(r"[\"']([^\"']+)[\"']", steps):
+                wrong += [] if step in STEPS else [f"{page.name}: {step}"]
+    choosing = (DOCS / "choosing.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\| [^|]+ \| `([a-z_]+)", choosing.split("## Which preparation")[0], flags=re.MULTILINE)
+    assert len(named) >= 8
+    wrong += [name for name in named if not hasattr(armillary, name)]
+    assert not wrong, wrong
