@@ -6,6 +6,7 @@ import hashlib
 import json
 import platform
 import struct
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armillary.errors import ArgumentError, CheckMissed
+from armillary.errors import ArgumentError, CheckMissed, UnsoundError
 from armillary.models.documents import Documents, NothingLeft, Skipped, ids_hash
+from armillary.models.start_token import StartTokenWarning
 from tiny import tiny_tokenizer
 
 
@@ -210,6 +212,8 @@ def test_provenance_is_strict_json_and_holds_what_a_record_needs(tmp_path: Path,
         and kept["source"] == f"folder {tmp_path}"
     )
     assert len(kept["text_hashes"]) == kept["documents"] == 1 and kept["tokens"] == 5
+    assert kept["start_tokens"] == [0] and kept["counts"]["texts_unusable"] == kept["skipped_in_all"] == 1
+    assert kept["outcome"] == "2 texts looked at, 1 of them in documents; 1 lost a part; 1 could not be used"
 
 
 # --- start token
@@ -230,9 +234,27 @@ def test_a_start_token_that_the_tokenizer_adds_is_kept_counted_and_named() -> No
 
 
 def test_a_start_token_twice_is_a_warning() -> None:
-    documents = Documents.from_texts({"a": "abc", "b": "<start>xyz"}, adding("<start>"), limit=2, tokens=3)
-    assert documents.token_ids[1, :2].tolist() == [256, 256]
+    texts = {"a": "abc", "b": "<start>xyz"}
+    with pytest.warns(StartTokenWarning, match="1 documents begin with a start token twice, first 'b'"):
+        documents = Documents.from_texts(texts, adding("<start>"), limit=2, tokens=3)
+    assert documents.token_ids[1, :2].tolist() == [256, 256] and documents.start_tokens == (1, 2)
     assert "WARNING: twice in 1 documents, first in 'b'" in documents.start_token
+    assert documents.provenance()["start_tokens"] == [1, 2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", StartTokenWarning)
+        with pytest.raises(StartTokenWarning):
+            Documents.from_texts(texts, adding("<start>"), limit=2, tokens=3)
+        cleaned = {title: text.removeprefix("<start>") for title, text in texts.items()}
+        Documents.from_texts(cleaned, adding("<start>"), limit=2, tokens=3)  # the remedy, followed
+
+
+def test_a_start_token_that_the_text_spells_out_is_counted_and_none_is_added_to_it(tokenizer: Any) -> None:
+    documents = Documents.from_texts({"a": "abc", "b": "<start>xyz"}, tokenizer, limit=2, tokens=3)
+    assert documents.start_tokens == (0, 1) and documents.first_ids[1] == 256
+    assert "special tokens spelled out in 1 documents, first in 'b'" in documents.start_token
+    with pytest.warns(StartTokenWarning):
+        twice = Documents.from_texts({"a": "<start><start>xyz"}, tokenizer, limit=2, tokens=3)
+    assert twice.start_tokens == (2,)
 
 
 def test_an_end_token_that_the_tokenizer_adds_never_ends_a_document() -> None:
@@ -270,6 +292,8 @@ def test_a_folder_skips_what_cannot_be_used_with_the_reason(tmp_path: Path, toke
             "d.TXT": "caf\xe9 in another encoding".encode("latin-1"),
             "e.txt": "brief",
             "f.text": "\ufeffbyte order mark",
+            "fa.txt": "a NUL byte\0 among letters",
+            "fb.txt": "as Windows has it".encode("utf-16"),
             "g.py": "not a text file at all",
             ".hidden": "nor this one, truly",
         },
@@ -284,8 +308,10 @@ def test_a_folder_skips_what_cannot_be_used_with_the_reason(tmp_path: Path, toke
         Skipped("c.rst", "empty"),
         Skipped("d.TXT", "not UTF-8: byte 3 is 0xe9"),
         Skipped("e.txt", "too short: 5 tokens, 10 are needed"),
+        Skipped("fa.txt", "binary: character 10 is NUL"),
+        Skipped("fb.txt", "not UTF-8: byte 0 is 0xff"),
     )
-    assert "the 6 text files (.md, .rst, .text, .txt)" in documents.rule
+    assert "the 8 text files (.md, .rst, .text, .txt)" in documents.rule
 
 
 def test_a_file_that_cannot_be_read_is_skipped_with_the_reason(
@@ -340,6 +366,13 @@ def test_a_missing_folder_and_a_file_in_its_place_are_refused(tmp_path: Path, to
     with pytest.raises(ArgumentError, match=r"a\.txt is a file. Give the folder that holds them"):
         Documents.from_folder(file, tokenizer, limit=1, tokens=4)
     assert len(Documents.from_folder(file.parent, tokenizer, limit=1, tokens=4)) == 1, "the remedy, followed"
+
+
+def test_line_ends_are_read_as_line_feeds(tmp_path: Path, tokenizer: Any) -> None:
+    folder_of(tmp_path, {"dos.txt": "one\r\ntwo\r\n", "mac.md": "one\rtwo!", "unix.txt": "one\ntwo?"})
+    documents = Documents.from_folder(tmp_path, tokenizer, limit=3, tokens=8)
+    assert [tokenizer.decode(row) for row in documents.token_ids] == ["one\ntwo\n", "one\ntwo!", "one\ntwo?"]
+    assert "line ends as LF" in documents.rule
 
 
 # --- bad arguments
@@ -409,6 +442,20 @@ def test_given_ids_that_are_no_table_of_whole_numbers_are_refused(ids: Any, got:
 def test_titles_that_do_not_name_each_document_are_refused(titles: list[str]) -> None:
     with pytest.raises(ArgumentError, match="`titles` must name each of the 2 documents differently"):
         Documents.from_token_ids([[1], [2]], titles)
+
+
+# --- independent members
+
+
+def test_copies_of_a_document_are_named_and_refused_where_an_interval_would_count_them() -> None:
+    documents = Documents.from_token_ids([[1, 2], [3, 4], [1, 2]], ["one", "two", "three"])
+    with pytest.raises(UnsoundError, match=r"'three' has the token ids of 'one'.* Leave one of them out"):
+        documents.check_independent()
+    Documents.from_token_ids([[1, 2], [3, 4]]).check_independent()  # the remedy, followed
+
+
+def test_a_document_of_one_repeated_token_is_a_document() -> None:
+    Documents.from_token_ids([[7, 7, 7], [8, 8, 8]]).check_independent()
 
 
 # --- use

@@ -20,6 +20,11 @@ _PUBLIC = {
     "Family": "armillary.models.families",
     "FAMILIES": "armillary.models.families",
     "Documents": "armillary.models.documents",
+    "Truncate": "armillary.models.cutting",
+    "Split": "armillary.models.cutting",
+    "Pack": "armillary.models.cutting",
+    "parse_cut": "armillary.models.cutting",
+    "StartTokenWarning": "armillary.models.start_token",
     "Trained": "armillary.models.conditions",
     "Initial": "armillary.models.conditions",
     "Ablated": "armillary.models.conditions",
@@ -161,6 +166,10 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.models.conditions import Initial as Initial
     from armillary.models.conditions import Trained as Trained
     from armillary.models.conditions import parse_condition as parse_condition
+    from armillary.models.cutting import Pack as Pack
+    from armillary.models.cutting import Split as Split
+    from armillary.models.cutting import Truncate as Truncate
+    from armillary.models.cutting import parse_cut as parse_cut
     from armillary.models.decoder import Decoder as Decoder
     from armillary.models.decoder import DecoderFacts as DecoderFacts
     from armillary.models.decoder import Promise as Promise
@@ -170,6 +179,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.models.documents import Documents as Documents
     from armillary.models.families import FAMILIES as FAMILIES
     from armillary.models.families import Family as Family
+    from armillary.models.start_token import StartTokenWarning as StartTokenWarning
     from armillary.observables.alignment import exponential_overlap as exponential_overlap
     from armillary.observables.alignment import mean_direction as mean_direction
     from armillary.observables.alignment import mean_overlap as mean_overlap

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,41 +17,48 @@ from typing import Any
 import torch
 
 from armillary.errors import ArgumentError, CheckMissed, NothingLeft
-from armillary.models.selection import (
-    TEXT_ENDINGS,
-    Chosen,
-    Rule,
-    Skipped,
-    Text,
-    select,
-    shown,
-    text_files,
-    texts_in,
-    texts_of,
-)
+from armillary.models import genres, text_files, text_tables
+from armillary.models.cutting import Cut, Truncate
+from armillary.models.id_tables import given_ids, given_titles, ids_hash
+from armillary.models.independence import require_independent, shared
+from armillary.models.selection import Rule, select
 from armillary.models.start_token import StartRule
+from armillary.models.text_files import TEXT_ENDINGS
+from armillary.models.text_places import texts_at
+from armillary.models.texts import Skipped, Source, given_texts
 from armillary.shapes import TokenIds
 
 __all__ = ["TEXT_ENDINGS", "Documents", "NothingLeft", "Skipped", "ids_hash"]
 
-_LARGEST_ID = 2**31 - 1  # what the hash can hold
 _UNKNOWN_GENRE = "of a kind that was not stated, so intervals speak for texts like these only"
-_TOPICS_GENRE = "reference prose of the Python language: one genre, so intervals speak for that genre only"
+_CUT = Truncate()
+_LISTED = 1000  # so many skipped texts are named in a record; all are counted
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Documents:
     """Token ids of one length, with their titles, hashes and the rule that chose them.
 
+    Every `from_...` below takes a transformers tokenizer or a `tokenizers.Tokenizer`, and the same four choices:
+    `limit`, at most so many documents; `tokens`, the length of each; `offset`, how many fitting documents are passed
+    over first (a disjoint calibration set starts where another ends); `cut`, how a text becomes documents of that
+    length: `Truncate()`, `Split()` or `Pack(separator=...)`. They raise `NothingLeft` where no document is left beyond
+    the offset, and `ArgumentError` where no text can be used. `genre` says in words what kind of text it is.
+
     Attributes:
         token_ids: int64 tensor `documents tokens`; no padding anywhere.
         titles: One a document, all different, in the order of the rows.
         text_hashes: SHA-256 of each whole text (UTF-8) before tokenization; empty where ids were given.
-        source: Where the texts come from, in words (for the default topics with the version of CPython).
+        source: Where the texts come from, in words (for embedded genres with the version of Python).
         rule: How they were selected, in words.
         start_token: What the tokenizer itself puts in front of plain text, in words.
+        start_tokens: How many start tokens stand in front of each document; empty where ids were given.
         skipped: Texts that could not be used, with the reason.
         genre: What kind of text this is, in words: an interval over documents speaks for no other.
+        texts: The titles of the texts each document is made of, one for a text or a piece of it, more for a pack.
+        begins: At which token each of these texts begins.
+        counts: What became of the texts that were looked at.
+        outcome: The same in words; empty where ids were given.
         hash: SHA-256 of the ids as little-endian int32, row after row.
     """
 
@@ -62,101 +68,167 @@ class Documents:
     source: str
     rule: str
     start_token: str
+    start_tokens: tuple[int, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     genre: str = _UNKNOWN_GENRE
+    texts: tuple[tuple[str, ...], ...] = ()
+    begins: tuple[tuple[int, ...], ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    outcome: str = ""
     hash: str = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hash", ids_hash(self.token_ids))
 
     @classmethod
-    def from_topics(cls, tokenizer: Any, *, limit: int, tokens: int, offset: int = 0) -> Documents:
-        """The default documents: the topics of Python's own reference, as this interpreter carries them.
-
-        Their text differs between versions of CPython; `source` names the version and `text_hashes` the texts.
+    def read(
+        cls,
+        path: str | os.PathLike[str],
+        tokenizer: Any,
+        *,
+        limit: int,
+        tokens: int,
+        offset: int = 0,
+        cut: Cut = _CUT,
+        separator: str | None = None,
+        text_column: str = "text",
+        id_column: str | None = None,
+        genre: str = "",
+    ) -> Documents:
+        """A folder of text files, a text file with a separator, or a table of texts: whatever lies at the path.
 
         Args:
-            tokenizer: A transformers tokenizer, or a `tokenizers.Tokenizer`.
-            limit: At most so many documents.
-            tokens: The length of every document; shorter topics are passed over by the rule.
-            offset: How many fitting topics are passed over first: a disjoint calibration set starts where another ends.
-
-        Returns:
-            The documents.
+            path: A folder, a text file, or a table: JSON lines, CSV, TSV or Parquet, by the ending of its name.
+            tokenizer: See above.
+            limit: See above.
+            tokens: See above.
+            offset: See above.
+            cut: See above.
+            separator: What stands between two documents of a text file.
+            text_column: Where the text of a table stands.
+            id_column: Where the titles of a table stand; without it rows are called by their number.
+            genre: What kind of text this is, in words.
 
         Raises:
-            NothingLeft: No topic is left beyond the offset.
-            ArgumentError: No topic is long enough, or this Python carries no topics.
+            NothingLeft: No document is left beyond the offset.
+            ArgumentError: Nothing is there, it is none of these, or none of it can be used.
         """
-        rule = Rule(limit, tokens, offset)
-        try:
-            from pydoc_data.topics import topics
-        except ImportError as trouble:
-            raise ArgumentError(
-                "Argument `documents` must name a folder of text files here, but none is given and this Python carries "
-                "no `pydoc_data.topics` to fall back on. Give a folder of text files."
-            ) from trouble
-        source = f"pydoc_data.topics of {platform.python_implementation()} {platform.python_version()}"
-        start = StartRule.of(tokenizer)
-        chosen, _ = select((Text(title, topics[title]) for title in sorted(topics)), start, rule, source)
-        words = rule.words(f"the {len(topics)} topics of Python's reference, sorted by title")
-        return cls._of(chosen, start, source=source, rule=words, genre=_TOPICS_GENRE)
+        rule = Rule(limit, tokens, offset, cut)
+        source = texts_at(Path(path), separator=separator, text_column=text_column, id_column=id_column)
+        return cls.of(source, tokenizer, rule, genre=genre)
+
+    @classmethod
+    def embedded(
+        cls, genre: str, tokenizer: Any, *, limit: int, tokens: int, offset: int = 0, cut: Cut = _CUT
+    ) -> Documents:
+        """Texts that this Python carries: "reference", the topics of its reference, or "docstrings", of its library.
+
+        The texts differ between versions of Python; `source` names the version and `text_hashes` the texts.
+        """
+        rule = Rule(limit, tokens, offset, cut)
+        return cls.of(genres.embedded(genre), tokenizer, rule)
+
+    @classmethod
+    def from_topics(cls, tokenizer: Any, *, limit: int, tokens: int, offset: int = 0, cut: Cut = _CUT) -> Documents:
+        """The default documents, `embedded("reference", ...)`; shorter topics are passed over by the rule."""
+        return cls.embedded("reference", tokenizer, limit=limit, tokens=tokens, offset=offset, cut=cut)
+
+    @classmethod
+    def from_docstrings(cls, tokenizer: Any, *, limit: int, tokens: int, offset: int = 0, cut: Cut = _CUT) -> Documents:
+        """Another genre without any download, `embedded("docstrings", ...)`: one document a module."""
+        return cls.embedded("docstrings", tokenizer, limit=limit, tokens=tokens, offset=offset, cut=cut)
 
     @classmethod
     def from_folder(
-        cls, path: str | os.PathLike[str], tokenizer: Any, *, limit: int, tokens: int, offset: int = 0, genre: str = ""
+        cls,
+        path: str | os.PathLike[str],
+        tokenizer: Any,
+        *,
+        limit: int,
+        tokens: int,
+        offset: int = 0,
+        cut: Cut = _CUT,
+        genre: str = "",
     ) -> Documents:
-        """The text files of a folder (not of its subfolders), in UTF-8, sorted by name.
+        """The text files of a folder (not of its subfolders) that end in `TEXT_ENDINGS`, in UTF-8, sorted by name."""
+        rule = Rule(limit, tokens, offset, cut)
+        return cls.of(text_files.folder(Path(path)), tokenizer, rule, genre=genre)
 
-        Args:
-            path: The folder; files ending in `TEXT_ENDINGS` are read, in order, until `limit` documents are found.
-            tokenizer: A transformers tokenizer, or a `tokenizers.Tokenizer`.
-            limit: At most so many documents.
-            tokens: The length of every document; a shorter file is skipped with the reason.
-            offset: How many fitting files are passed over first.
-            genre: What kind of text this is, in words.
+    @classmethod
+    def from_text_file(
+        cls,
+        path: str | os.PathLike[str],
+        tokenizer: Any,
+        *,
+        separator: str,
+        limit: int,
+        tokens: int,
+        offset: int = 0,
+        cut: Cut = _CUT,
+        genre: str = "",
+    ) -> Documents:
+        """The texts of one UTF-8 file between separators, in their order; the file may be compressed with gzip.
 
-        Returns:
-            The documents, with the files that could not be used in `skipped`.
-
-        Raises:
-            NothingLeft: No file is left beyond the offset.
-            ArgumentError: The folder is missing, holds no text files, or none of them can be used.
+        Line ends are read as LF, so an empty line between two documents is the separator of two of them.
         """
-        rule, folder = Rule(limit, tokens, offset), Path(path)
-        files = text_files(folder)
-        start = StartRule.of(tokenizer)
-        chosen, skipped = select(texts_in(files), start, rule, f"the folder {folder}")
-        words = rule.words(f"the {len(files)} text files ({', '.join(TEXT_ENDINGS)}) of the folder, sorted by name")
-        return cls._of(chosen, start, source=f"folder {shown(folder)}", rule=words, genre=genre, skipped=skipped)
+        rule = Rule(limit, tokens, offset, cut)
+        return cls.of(text_files.separated_file(Path(path), separator), tokenizer, rule, genre=genre)
+
+    @classmethod
+    def from_table(
+        cls,
+        path: str | os.PathLike[str],
+        tokenizer: Any,
+        *,
+        limit: int,
+        tokens: int,
+        text_column: str,
+        id_column: str | None = None,
+        offset: int = 0,
+        cut: Cut = _CUT,
+        genre: str = "",
+    ) -> Documents:
+        """The rows of a JSONL, CSV, TSV or Parquet file in their order; the first three may be compressed with gzip.
+
+        A row without text is skipped; two rows of one id are refused. Without `id_column` rows are called by number.
+        """
+        rule = Rule(limit, tokens, offset, cut)
+        source = text_tables.table_file(Path(path), text_column=text_column, id_column=id_column)
+        return cls.of(source, tokenizer, rule, genre=genre)
+
+    @classmethod
+    def from_rows(
+        cls,
+        rows: Any,
+        tokenizer: Any,
+        *,
+        limit: int,
+        tokens: int,
+        text_column: str,
+        id_column: str | None = None,
+        offset: int = 0,
+        cut: Cut = _CUT,
+        genre: str = "",
+    ) -> Documents:
+        """The rows of a `datasets.Dataset` or `IterableDataset`, or any mappings in their order, as in `from_table`."""
+        rule = Rule(limit, tokens, offset, cut)
+        source = text_tables.rows(rows, text_column=text_column, id_column=id_column)
+        return cls.of(source, tokenizer, rule, genre=genre)
 
     @classmethod
     def from_texts(
-        cls, texts: Mapping[str, str], tokenizer: Any, *, limit: int, tokens: int, offset: int = 0, genre: str = ""
+        cls,
+        texts: Mapping[str, str],
+        tokenizer: Any,
+        *,
+        limit: int,
+        tokens: int,
+        offset: int = 0,
+        cut: Cut = _CUT,
+        genre: str = "",
     ) -> Documents:
-        """Texts by title, sorted by title.
-
-        Args:
-            texts: Title -> text.
-            tokenizer: A transformers tokenizer, or a `tokenizers.Tokenizer`.
-            limit: At most so many documents.
-            tokens: The length of every document; a shorter text is skipped with the reason.
-            offset: How many fitting texts are passed over first.
-            genre: What kind of text this is, in words.
-
-        Returns:
-            The documents, with the texts that could not be used in `skipped`.
-
-        Raises:
-            NothingLeft: No text is left beyond the offset.
-            ArgumentError: There are no texts, one is not text, or none can be used.
-        """
-        rule = Rule(limit, tokens, offset)
-        ordered = texts_of(texts)
-        start = StartRule.of(tokenizer)
-        chosen, skipped = select(ordered, start, rule, f"the {len(texts)} texts")
-        words = rule.words(f"the {len(texts)} texts given by the caller, sorted by title")
-        return cls._of(chosen, start, source="texts given by the caller", rule=words, genre=genre, skipped=skipped)
+        """Texts by title, sorted by title."""
+        return cls.of(given_texts(texts), tokenizer, Rule(limit, tokens, offset, cut), genre=genre)
 
     @classmethod
     def from_token_ids(cls, ids: Any, titles: Sequence[str] | None = None, *, genre: str = "") -> Documents:
@@ -178,32 +250,10 @@ class Documents:
             >>> documents.titles, documents.tokens, documents.first_ids
             (('document 1', 'document 2'), 3, (3, 1))
         """
-        try:
-            table = torch.as_tensor(ids)
-        except (TypeError, ValueError, RuntimeError) as trouble:
-            raise ArgumentError(
-                f"Argument `ids` must be a table `documents tokens` of whole numbers, but they form no table "
-                f"({trouble}). Cut all documents to one length first."
-            ) from trouble
-        whole = not (table.is_floating_point() or table.is_complex() or table.dtype == torch.bool)
-        table = table.detach().to("cpu", torch.int64, copy=True).contiguous() if whole else table
-        lowest, highest = (int(table.min()), int(table.max())) if whole and table.numel() else (0, 0)
-        if table.ndim != 2 or table.numel() == 0 or not whole or lowest < 0 or highest > _LARGEST_ID:
-            outside = highest if lowest >= 0 else lowest
-            kind = f"the id {outside}" if outside else str(table.dtype)
-            raise ArgumentError(
-                f"Argument `ids` must be a table `documents tokens` of whole numbers from 0 to {_LARGEST_ID}, but got "
-                f"shape {tuple(table.shape)} with {kind}. Give one row a document, all of one length."
-            )
-        names = tuple(titles) if titles is not None else tuple(f"document {n}" for n in range(1, len(table) + 1))
-        if len(names) != len(table) or len(set(names)) != len(names):
-            raise ArgumentError(
-                f"Argument `titles` must name each of the {len(table)} documents differently, but there are "
-                f"{len(names)} titles, {len(set(names))} of them different. Give one title a row."
-            )
+        table = given_ids(ids)
         return cls(
             token_ids=table,
-            titles=names,
+            titles=given_titles(titles, len(table)),
             text_hashes=(),
             source="token ids given by the caller",
             rule=f"all {len(table)} documents given, in the order given, {table.shape[1]} tokens each; no padding",
@@ -212,25 +262,42 @@ class Documents:
         )
 
     @classmethod
-    def _of(
-        cls,
-        chosen: list[Chosen],
-        start: StartRule,
-        *,
-        source: str,
-        rule: str,
-        genre: str,
-        skipped: tuple[Skipped, ...] = (),
-    ) -> Documents:
+    def of(cls, source: Source, tokenizer: Any, rule: Rule, *, genre: str = "") -> Documents:
+        """The documents that a rule chooses among the texts of a source.
+
+        Args:
+            source: The texts in their order, and the words for them.
+            tokenizer: A transformers tokenizer, or a `tokenizers.Tokenizer`.
+            rule: Limit, length, offset and cut.
+            genre: What kind of text this is, in words, where the source does not know it.
+
+        Returns:
+            The documents, with the texts that could not be used in `skipped`.
+
+        Raises:
+            NothingLeft: No document is left beyond the offset.
+            ArgumentError: No text can be used.
+
+        Warns:
+            StartTokenWarning: A text spells out the start token that the tokenizer adds by itself.
+        """
+        start = StartRule.of(tokenizer)
+        chosen = select(source, start, rule)
+        pieces = chosen.pieces
         return cls(
-            token_ids=torch.tensor([document.ids for document in chosen], dtype=torch.int64),
-            titles=tuple(document.title for document in chosen),
-            text_hashes=tuple(document.text_hash for document in chosen),
-            source=source,
-            rule=rule,
-            start_token=start.words({document.title: document.ids for document in chosen}),
-            skipped=skipped,
-            genre=genre or _UNKNOWN_GENRE,
+            token_ids=torch.tensor([piece.ids for piece in pieces], dtype=torch.int64),
+            titles=tuple(piece.title for piece in pieces),
+            text_hashes=tuple(piece.text_hash for piece in pieces),
+            source=source.origin,
+            rule=rule.words(source.order),
+            start_token=start.words({piece.title: piece.ids for piece in pieces}),
+            start_tokens=tuple(start.starts(piece.ids) for piece in pieces),
+            skipped=chosen.skipped,
+            genre=genre or source.genre or _UNKNOWN_GENRE,
+            texts=tuple(piece.texts for piece in pieces),
+            begins=tuple(piece.begins for piece in pieces),
+            counts=chosen.counts,
+            outcome=chosen.words,
         )
 
     def __len__(self) -> int:
@@ -279,14 +346,18 @@ class Documents:
             )
 
     def check_disjoint(self, other: Documents) -> None:
-        """Raises ArgumentError if `other`, a calibration set, shares a document with these."""
-        rows = {tuple(row): title for title, row in zip(self.titles, self.token_ids.tolist(), strict=True)}
-        shared = [rows[tuple(row)] for row in other.token_ids.tolist() if tuple(row) in rows]
-        if shared:
+        """Raises ArgumentError if `other`, a calibration set, shares a document or a text with these."""
+        alike = self.source == other.source  # elsewhere two texts may be called the same by chance
+        found = shared(self.token_ids, self.texts if alike else (), other.titles, other.token_ids, other.texts)
+        if found:
             raise ArgumentError(
-                f"Argument `other` must share no document with these, but {shared[0]!r} is in both "
-                f"({len(shared)} in all). Give it `offset={len(self)}` or more."
+                f"Argument `other` must share no document with these, but {found[0]!r} is in both "
+                f"({len(found)} in all). Give it `offset={len(self)}` or more."
             )
+
+    def check_independent(self) -> None:
+        """Raises UnsoundError if two documents are copies or pieces of one text: no interval may resample them."""
+        require_independent(self.token_ids, self.titles, self.texts)
 
     def check_unchanged(self) -> None:
         """Raises CheckMissed if the ids are no longer those that were hashed: conditions must see identical tokens."""
@@ -299,38 +370,23 @@ class Documents:
 
     def provenance(self) -> dict[str, Any]:
         """What a record keeps of the documents: everything but the ids, as strict JSON."""
-        return {
+        made_of = [dict(zip(*pair, strict=True)) for pair in zip(self.texts, self.begins, strict=True)]
+        packs = {"packs": made_of} if any(len(texts) > 1 for texts in self.texts) else {}
+        return packs | {
             "source": self.source,
             "rule": self.rule,
             "genre": self.genre,
             "documents": len(self),
             "tokens": self.tokens,
+            "outcome": self.outcome,
+            "counts": dict(self.counts),
             "titles": list(self.titles),
             "token_hash": self.hash,
             "texts_hash": self.texts_hash,
             "text_hashes": list(self.text_hashes),
             "start_token": self.start_token,
+            "start_tokens": list(self.start_tokens),
             "first_ids": list(self.first_ids),
-            "skipped": [{"title": skipped.title, "reason": skipped.reason} for skipped in self.skipped],
+            "skipped": [{"title": one.title, "reason": one.reason} for one in self.skipped[:_LISTED]],
+            "skipped_in_all": len(self.skipped),
         }
-
-
-def ids_hash(ids: TokenIds) -> str:
-    """SHA-256 of token ids as little-endian int32, row after row: the same on any device and in any integer type.
-
-    Hash the ids that a decoder was really given in each condition and compare with `Documents.hash`.
-
-    Args:
-        ids: Whole numbers, `documents tokens`.
-
-    Returns:
-        64 hexadecimal digits; a table cut into batches hashes to the same once they are put together again.
-
-    Example:
-        >>> ids = Documents.from_token_ids([[3, 1, 4], [1, 5, 9]])
-        >>> ids_hash(torch.cat(list(ids.batches(1)))) == ids.hash
-        True
-        >>> ids.hash[:12]
-        'f0764f668202'
-    """
-    return hashlib.sha256(ids.detach().cpu().numpy().astype("<i4").tobytes()).hexdigest()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from armillary.errors import ArgumentError
 
-__all__ = ["StartRule"]
+__all__ = ["StartRule", "StartTokenWarning"]
 
 _PROBE = "text"
+
+
+class StartTokenWarning(UserWarning):
+    """Documents begin with the start token twice; `warnings.simplefilter("error", StartTokenWarning)` makes it stop."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,30 @@ class StartRule:
         ids = _with_additions(self.tokenizer, text)
         return ids[: len(ids) - len(self.suffix)]
 
+    def separator(self, token: str) -> int:
+        """The id of a token that is written between texts.
+
+        Args:
+            token: As the tokenizer spells it, "<|endoftext|>" for instance.
+
+        Raises:
+            ArgumentError: It becomes no id or several.
+        """
+        ids = _bare(self.tokenizer, token) if isinstance(token, str) and token else ()
+        if len(ids) != 1:
+            own = getattr(self.tokenizer, "eos_token", None)
+            remedy = f"This tokenizer's own end token is {own!r}." if own else "Give one of the tokenizer's own tokens."
+            raise ArgumentError(
+                f"Argument `separator` must be one token of the tokenizer, but {token!r} becomes {len(ids)} ids. "
+                f"{remedy}"
+            )
+        return ids[0]
+
+    def starts(self, ids: Sequence[int]) -> int:
+        """How many start tokens stand in front: added by the tokenizer, or spelled out by the text itself."""
+        start = {*self.prefix, getattr(self.tokenizer, "bos_token_id", None)}
+        return next((place for place, number in enumerate(ids) if number not in start), len(ids))
+
     def words(self, documents: Mapping[str, tuple[int, ...]]) -> str:
         """What was put in front, and what in these documents looks like it, in words.
 
@@ -67,10 +96,24 @@ class StartRule:
 
         Returns:
             One line for a record.
-        """
-        return self._front(documents) + self._spelled_out(documents)
 
-    def _front(self, documents: Mapping[str, tuple[int, ...]]) -> str:
+        Warns:
+            StartTokenWarning: Documents begin with more start tokens than the tokenizer adds to plain text, and with
+                more than one.
+        """
+        allowed = max(len(self.prefix), 1)
+        twice = [title for title, ids in documents.items() if self.starts(ids) > allowed]
+        doubled = f"; WARNING: twice in {len(twice)} documents, first in {twice[0]!r}" if twice else ""
+        if twice:
+            warnings.warn(
+                f"{len(twice)} documents begin with a start token twice, first {twice[0]!r}: their text spells out "
+                "what the tokenizer adds by itself. Remove it from the texts.",
+                StartTokenWarning,
+                stacklevel=2,
+            )
+        return self._front() + doubled + self._spelled_out(documents)
+
+    def _front(self) -> str:
         if not self.prefix:
             return "none added: the tokenizer itself adds no start token to plain text"
         translate = getattr(self.tokenizer, "convert_ids_to_tokens", None) or (
@@ -78,9 +121,7 @@ class StartRule:
         )
         words = zip(translate(list(self.prefix)), self.prefix, strict=True)
         named = ", ".join(f"{word} (id {number})" for word, number in words)
-        twice = [title for title, ids in documents.items() if ids[: 2 * len(self.prefix)] == 2 * self.prefix]
-        warning = f"; WARNING: twice in {len(twice)} documents, first in {twice[0]!r}" if twice else ""
-        return f"added by the tokenizer itself in front of every text: {named}{warning}"
+        return f"added by the tokenizer itself in front of every text: {named}"
 
     def _spelled_out(self, documents: Mapping[str, tuple[int, ...]]) -> str:
         """Texts that spell a special token out, which the tokenizer reads as that token and not as its letters."""

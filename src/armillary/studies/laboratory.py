@@ -109,6 +109,7 @@ class Laboratory:
                     f"Argument `{name}` must be a whole number from {least} up, but it is {getattr(self, name)}. "
                     "Leave it out for the default."
                 )
+        self.documents.check_independent()
         self.documents.check_context(facts.context)
         self.documents.check_vocabulary(facts.vocabulary)
         if self.calibration is not None:
