@@ -22,7 +22,7 @@ from armillary.report import write_report
 from armillary.report.basis import ROUNDING, changes, floor
 from armillary.report.explored import embedded_json, explored
 from armillary.report.markup import interval
-from armillary.report.words import direction, shown_layers
+from armillary.report.words import direction
 from real_record import KINDS, real_record
 
 ATTACK = "</script><script>window.bad=1</script><img src=x onerror=window.bad=1>"
@@ -413,12 +413,6 @@ def test_the_methods_paragraph_names_method_level_and_resamples(text):
     methods = text[text.index("We measured tiny <invented> decoder") :]
     assert "95% bootstrap-t interval from 2000 resamples of whole documents (seed 0)" in methods
     assert "start token: none added" in methods
-
-
-def test_the_layers_named_in_tables_reach_from_embedding_to_last_block():
-    assert shown_layers(tuple(range(31))) == (0, 5, 15, 20, 30)
-    assert shown_layers((0,)) == (0,)
-    assert shown_layers((0, 7, 12)) == (0, 7, 12)
 
 
 def test_every_figure_is_on_the_page_with_its_alt_text(record, page):

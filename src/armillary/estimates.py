@@ -6,6 +6,7 @@ The method is the studentized bootstrap over members (`bootstrap`): nothing is a
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -112,6 +113,13 @@ class Estimate:
         if self.undefined:
             text += f", undefined for {self.undefined} more"
         return text if self.flag is None else f"{text} ({self.flag[0].lower()}{self.flag[1:-1]})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the value, its interval small beside it, and what weakens it below."""
+        number, _, rest = html.escape(str(self)).partition(" [")
+        ends, _, over = rest.partition("]")
+        text = f"<b>{number}</b> <small>[{ends}]</small>{over.partition(' (')[0]}"
+        return text if self.flag is None else f"{text}<br><small>{html.escape(self.flag)}</small>"
 
 
 @dataclass(frozen=True, eq=False)

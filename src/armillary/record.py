@@ -7,6 +7,7 @@ study.
 
 from __future__ import annotations
 
+import html
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -19,8 +20,11 @@ import numpy as np
 from armillary import exports, storage
 from armillary.combinations import combinations, the_only
 from armillary.contrasts import Side, differences
+from armillary.conventions import conventions, described
 from armillary.errors import ArgumentError
-from armillary.estimates import METHOD, Estimate, Intervals, Sample, estimate, intervals
+from armillary.estimates import Estimate, Intervals, Sample, estimate, intervals
+from armillary.headlines import HeadlineTable, chosen, leading, tabled
+from armillary.methods import methods_paragraph
 from armillary.storage import FORMAT
 from armillary.terms import condition_name
 
@@ -32,24 +36,6 @@ __all__ = ["FORMAT", "Record"]
 
 Per = Literal["estimate", "document"]
 """What a row of a tidy table is: one estimate, or one document."""
-
-_MEANING = {
-    "condition": "state of the decoder",
-    "against": "the condition that was subtracted",
-    "layer": "0 is the embedding, l the stream after block l; empty for the loss",
-    "tap": "mid is the stream after attention, _read what the next norm hands on, final what the last does",
-    "place": "the tap as the dataset calls it: one curve against depth",
-    "measurement": "name of the observable; its definition stands under `definitions`",
-    "preparation": "steps in order; as given is none",
-    "tokens": "which tokens of a document took part",
-    "document": "title of the document",
-    "value": "mean over the documents with a number, or the number of one document; empty where undefined",
-    "low": f"lower end of the {METHOD} interval over documents; minus infinity where they cannot bound it",
-    "high": f"upper end of the {METHOD} interval over documents; plus infinity where they cannot bound it",
-    "level": "nominal coverage of the interval",
-    "documents": "how many documents have a number",
-}
-"""What each column of a tidy table means."""
 
 _ROW = (
     "condition",
@@ -353,6 +339,45 @@ class Record:
         lowest, highest = self._range(keys["measurement"])
         return self._framed(columns, intervals(difference, **self._choices).within(lowest - highest, highest - lowest))
 
+    # what one writes down -----------------------------------------------------------------------------------------
+
+    def headlines(self) -> HeadlineTable:
+        """The numbers that the record leads with, every condition at a few depths: print it, or ask it for LaTeX.
+
+        Returns:
+            A table with `.markdown()`, `.latex()` and `.html()`.
+
+        Raises:
+            UnsoundError: There is one document, so that no interval can be given.
+        """
+        named = chosen(self.columns, self.study.get("measurements", ()))
+        here = leading(self.columns, named)
+        columns = self.columns[here]
+        found = intervals(self.values[:, here], **self._choices).within(*self._range(columns["measurement"]))
+        about = str((self.provenance.get("decoder") or {}).get("name", "unnamed decoder"))
+        documents = int(self.dataset.sizes["document"])
+        return tabled(self._framed(columns, found), named, about=f"{about}, {documents} documents", asked=documents)
+
+    def methods(self) -> str:
+        """The methods paragraph: what was measured, on what and how, from what the record holds."""
+        return methods_paragraph({**self.study, **self._choices}, self.provenance, self.dataset)
+
+    def __repr__(self) -> str:
+        """Path, decoder, documents and conditions in one line."""
+        return f"<Record {self.path}: {self._in_words()}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: where it lies, what was measured, and the headline numbers with their intervals."""
+        words = f"<p><b>{html.escape(str(self.path))}</b>: {html.escape(self._in_words())}</p>"
+        if self.dataset.sizes["document"] < 2:
+            return f"{words}<p>One document gives no interval.</p>"
+        return words + self.headlines().html()
+
+    def _in_words(self) -> str:
+        model = (self.provenance.get("decoder") or {}).get("name", "unnamed decoder")
+        conditions = ", ".join(str(name) for name in self.dataset["condition"].values)
+        return f"{model}, {self.dataset.sizes['document']} documents, {conditions}"
+
     # other formats -----------------------------------------------------------------------------------------------
 
     def to_dataframe(self, per: Per = "estimate") -> pandas.DataFrame:
@@ -409,20 +434,10 @@ class Record:
     @property
     def conventions(self) -> dict[str, Any]:
         """What a table of these numbers cannot say by itself, as plain data: it goes into every export."""
-        model = self.provenance.get("decoder") or {}
-        said = {"model": model.get("name"), "study": self.study}
-        return storage.plain(said, "conventions")
+        return conventions(self.study, self.provenance)
 
     def _described(self, frame: pandas.DataFrame) -> pandas.DataFrame:
-        """The conventions of a tidy table: the meaning of its columns, definitions and choices."""
-        names = dict.fromkeys(frame["measurement"])
-        frame.attrs = {
-            "columns": {name: _MEANING[name] for name in frame.columns if name in _MEANING},
-            "definitions": {n: storage.plain(dict(self.dataset[n].attrs), n) for n in names},
-            "choices": storage.plain(self._choices, "study"),
-            "documents": storage.plain(self.provenance.get("documents") or {}, "documents").get("token_hash"),
-            "measurements": self.measurements_hash,
-        }
+        frame.attrs.update(described(frame, self.dataset, self._choices, self.provenance, self.measurements_hash))
         return frame
 
 

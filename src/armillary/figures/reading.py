@@ -18,6 +18,7 @@ from armillary.errors import ArgumentError, UnsoundError
 from armillary.estimates import UNPAIRED_TOKENS, intervals
 from armillary.figures.drawing import Axis, Curve, Style
 from armillary.figures.palette import condition_style
+from armillary.methods import grouping_words
 from armillary.terms import condition_label, measurement_name
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ __all__ = ["DEFAULT_TOKENS", "Numbers", "Profile", "Reading", "curve_of"]
 Numbers = NDArray[np.float64]
 
 DEFAULT_TOKENS = "without_first"
-GROUPED = ("clustering_order_parameter", "cluster_count")
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Reading:
     @property
     def grouping(self) -> str:
         """The declared grouping in words; empty where the record has none."""
-        return next((words for name in GROUPED if (words := self.attribute(name, "grouping"))), "")
+        return grouping_words(self.dataset)
 
     @property
     def mapped_condition(self) -> str:

@@ -7,8 +7,9 @@ from typing import Any
 
 from armillary.figures.choices import POLICY
 from armillary.figures.reading import DEFAULT_TOKENS
+from armillary.headlines import Headline, shown_layers
 from armillary.report.markup import NOT_MEASURED, Markup, counted, element, join, paragraph, ranges, table
-from armillary.report.words import UNDEFINED_ENDS, Facts, Headline, direction, shown_layers
+from armillary.report.words import UNDEFINED_ENDS, Facts, direction
 from armillary.terms import RANKS, TOKENS, isotropic_words, layer_words, measurement_words, preparation_words
 
 __all__ = [

@@ -5,19 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from armillary.estimates import METHOD, MINIMUM_MEMBERS
+from armillary.estimates import MINIMUM_MEMBERS
 from armillary.figures.reading import DEFAULT_TOKENS, Profile, Reading
+from armillary.headlines import HEADLINES, OVERLAP, Headline, shown_layers
+from armillary.methods import methods_paragraph
 from armillary.report.markup import NOT_MEASURED, Markup, counted, element, interval, join, paragraph
 from armillary.terms import layer_words, measurement_words, preparation_words
 
-__all__ = ["Facts", "Headline", "answer", "flags", "methods", "shown_layers"]
+__all__ = ["Facts", "answer", "flags", "methods"]
 
-Headline = tuple[str, str]
-"""Name and preparation of a measurement at the stream after the block, first token left out."""
-
-OVERLAP: Headline = ("mean_overlap", "normalize")
-RANK: Headline = ("participation_rank", "center, normalize")
-ORDER: Headline = ("clustering_order_parameter", "center, normalize")
 UNDEFINED_ENDS = (math.nan, math.nan, math.nan, 0)
 LISTED = 12  # skipped documents named one by one
 
@@ -41,7 +37,7 @@ class Facts:
         self.initial = tuple(name for name in reading.conditions if name.startswith("initial"))
         self.ablated = tuple(name for name in reading.conditions if name.startswith("ablated"))
         self.reference = "trained" if "trained" in reading.conditions else reading.conditions[0]
-        self.headlines: tuple[Headline, ...] = reading.chosen(OVERLAP, ORDER, RANK)
+        self.headlines: tuple[Headline, ...] = reading.chosen(*HEADLINES)
 
     @property
     def seeds(self) -> str:
@@ -93,13 +89,6 @@ class Facts:
         return element("td", self.words(ends), class_="value")
 
 
-def shown_layers(layers: tuple[int, ...]) -> tuple[int, ...]:
-    """The few layers that sentences and tables name: embedding, a sixth, half, two thirds, last."""
-    top = layers[-1]
-    wanted = (layers[0], top / 6, top / 2, top * 2 / 3, top)
-    return tuple(sorted({min(layers, key=lambda layer: abs(layer - place)) for place in wanted}))
-
-
 def answer(facts: Facts) -> Markup:
     """The whole result in a few sentences, with its intervals; what was not measured is not spoken of."""
     reading = facts.reading
@@ -138,44 +127,9 @@ def flags(facts: Facts) -> Markup:
 
 def methods(facts: Facts) -> Markup:
     """The methods paragraph, ready to be copied."""
-    reading, d, source = facts.reading, facts.decoder, facts.source
-    groups = f"Groups: {reading.grouping}; the order parameter is the sum of squared group shares. "
-    text = [
-        f"We measured {facts.model} ({d.get('architecture', 'architecture not recorded')}; {d.get('layers', '?')} "
-        f"layers, {d.get('heads', '?')} heads, {d.get('key_value_heads', '?')} key-value heads, width "
-        f"{d.get('width', '?')}, vocabulary {d.get('vocabulary', '?')}, context {d.get('context', '?')}; weights "
-        f"{facts.quantization or 'not quantized'}, computed in {d.get('dtype', '?')}). ",
-        f"The documents were {facts.documents} sequences of {facts.tokens} tokens from "
-        f"{source.get('source', 'an unnamed source')} ({source.get('rule', 'selection not recorded')}; start token: "
-        f"{source.get('start_token', 'not recorded')}), the same token ids in every condition (SHA-256 "
-        f"{str(source.get('token_hash', 'not recorded'))[:16]}…). ",
-        f"Conditions: {'; '.join(reading.label(name) for name in reading.conditions)}.{_recipes(facts)} ",
-        "At the embedding (layer 0) and after every block we read the residual stream before the final norm, and "
-        "where said the stream after attention and the output of the norm that reads it. Unless stated otherwise "
-        "rows were normalized to unit length and the first token of each document was left out. Overlaps run over "
-        "all unordered pairs of different tokens within a document. The participation rank is (Σλ)²/Σλ² of the "
-        "squared singular values; centered means that the document's mean row was subtracted before normalizing. ",
-        groups if reading.grouping else "",
-        f"Every number is a mean over documents with a {100 * reading.level:g}% {METHOD} interval from "
-        f"{reading.resamples} resamples of whole documents (seed {reading.seed}); differences between conditions are "
-        "paired by document.",
-    ]
-    return element("blockquote", paragraph(*text), class_="methods")
-
-
-def _recipes(facts: Facts) -> str:
-    """What the named initialization recipes are, where the decoder's facts say."""
-    d = facts.decoder
-    known = (
-        ("released", "released_spread", "the released configuration's own standard deviation"),
-        ("library", "library_spread", "the library's default standard deviation"),
-    )
-    said = [
-        f"“{recipe}” is {words}, {d[key]:.4g}"
-        for recipe, key, words in known
-        if isinstance(d.get(key), float) and any(name.startswith(f"initial-{recipe}") for name in facts.initial)
-    ]
-    return f" Of the initialization recipes, {' and '.join(said)}." if said else ""
+    reading = facts.reading
+    said = methods_paragraph(reading.study, reading.provenance, reading.dataset)
+    return element("blockquote", paragraph(said), class_="methods")
 
 
 def _courses(facts: Facts, layers: tuple[int, ...]) -> list[Any]:
