@@ -11,6 +11,7 @@ __all__ = [
     "ArgumentError",
     "ArmillaryError",
     "CheckMissed",
+    "MissingIngredientError",
     "NothingLeft",
     "NumericalError",
     "UnsoundError",
@@ -42,6 +43,10 @@ class NothingLeft(ArgumentError):
 
 class UnsoundError(ArgumentError):
     """A question with no sound answer: an interval from one document, the difference of two unlike preparations."""
+
+
+class MissingIngredientError(UnsoundError):
+    """An energy was asked of a dynamics for which the proof of monotonicity does not hold; names what is absent."""
 
 
 class UnsupportedModelError(ArmillaryError):

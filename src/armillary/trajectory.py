@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:  # torch takes a second to import; the word for a trajectory must not
     Tensor = Any
 
-__all__ = ["Ensemble"]
+__all__ = ["Ensemble", "Trajectory"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -105,3 +105,57 @@ class Ensemble:
             axis=self.axis,
             members=tuple(self.members[index] for index in chosen),
         )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Trajectory:
+    """Configurations along time (or layers of a discrete network), of one system or of a batch of independent ones.
+
+    Args:
+        states: `*batch times tokens dim`.
+        at: The times, or layers.
+        axis: "time" or "depth".
+        statuses: For each system, in words, how it ended: never "converged" for a plateau.
+        steps: Accepted steps of each system.
+        rejected: Rejected steps of each system.
+        evaluations: Evaluations of the velocity, for each system.
+        mergers: The log of merged tokens.
+    """
+
+    states: Tensor
+    at: tuple[float, ...]
+    axis: Literal["depth", "time"]
+    statuses: tuple[str, ...]
+    steps: tuple[int, ...]
+    rejected: tuple[int, ...]
+    evaluations: tuple[int, ...]
+    mergers: tuple[Any, ...] = ()
+
+    @property
+    def status(self) -> str:
+        """How the run ended, in words; for a batch the different endings, each with its count."""
+        if len(self.statuses) == 1:
+            return self.statuses[0]
+        counts = {one: self.statuses.count(one) for one in self.statuses}
+        return "; ".join(f"{count} of {len(self.statuses)}: {one}" for one, count in counts.items())
+
+    @property
+    def last(self) -> Configuration:
+        """The last configuration, `*batch tokens dim`."""
+        return self.states[..., -1, :, :]
+
+    def where(self, place: float) -> Configuration:
+        """The configuration at one of the kept times, `*batch tokens dim`.
+
+        Raises:
+            ArgumentError: No state was kept there.
+        """
+        if place not in self.at:
+            raise ArgumentError(
+                f"Argument `place` must be one of the {len(self.at)} kept times, but is {place}. Name it in `keep`."
+            )
+        return self.states[..., self.at.index(place), :, :]
+
+    def measure(self, measurement: Callable[[Tensor], Any]) -> Any:
+        """A measurement, such as `participation_rank.after("normalize")`, at every kept time, `*batch times`."""
+        return measurement(self.states)

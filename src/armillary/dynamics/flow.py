@@ -1,0 +1,249 @@
+"""Many steps: from a start to a trajectory, with requested times, merging, early ends, and a sentence that says why.
+
+Small velocity is never taken for an end. A run reaches its time, or stops at consensus where that was asked for, or is
+stopped by its step size, and its status says which.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from armillary.dynamics.integrators import Euler, Integrator, ResidualLayer, StratonovichHeun, Tsit5
+from armillary.dynamics.merging import Merging
+from armillary.dynamics.normalization import VelocityField
+from armillary.dynamics.outlook import hemisphere, predicts_consensus
+from armillary.dynamics.progress import Progress
+from armillary.dynamics.stationary import STILL, stationarity
+from armillary.dynamics.stepping import advance
+from armillary.errors import ArgumentError, NumericalError
+from armillary.trajectory import Trajectory
+
+__all__ = ["CONSENSUS", "flow"]
+
+CONSENSUS = 0.999
+"""All overlaps above this are called consensus."""
+
+_UNIT = 1e-9
+_FINEST = 1e-13
+_SHARE = 1e-3  # of the smallest initial speed that the tolerance may be
+
+
+def flow(
+    field: VelocityField,
+    start: Tensor,
+    *,
+    until: float,
+    integrator: Integrator,
+    keep: int | Sequence[float] = 2,
+    merging: Merging | None = None,
+    weights: Tensor | None = None,
+) -> Trajectory:
+    """Move a configuration, or a batch of independent ones, along a field.
+
+    Args:
+        field: What moves the tokens.
+        start: `*batch tokens dim`, float64 (or float32, up to time 100 and without merging); unit rows.
+        until: Time to reach, positive; with `ResidualLayer` the number of layers.
+        integrator: How time is stepped.
+        keep: How many states to keep, evenly spaced from 0 to `until`, or the times themselves, ascending.
+        merging: When tokens count as one; None never merges.
+        weights: Positive weights of the tokens, `*batch tokens` or `tokens`: how many each stands for, or, over their
+            sum, the mass that a characteristic of the mean-field equation carries. None: one each.
+
+    Returns:
+        The trajectory, with what the run took and, in words, how each system ended.
+
+    Raises:
+        ArgumentError: Rows that are not unit vectors, one token, one dimension, a time that is not positive, and
+            choices that contradict each other.
+        NumericalError: A state that is not finite.
+    """
+    times = _times(until, keep, integrator)
+    _check_start(field, start, integrator, merging, until)
+    field.drift.check(start.shape[-2], start.shape[-1])
+    batch, (tokens, dim) = start.shape[:-2], start.shape[-2:]
+    first = start.reshape(-1, tokens, dim)
+    first = first / first.norm(dim=-1, keepdim=True) if field.spherical else first
+    factors, remarks = _tolerances(field, first, integrator)
+    progress = Progress.start(first, merging, _weights(weights, start))
+    random = torch.Generator().manual_seed(integrator.seed) if isinstance(integrator, StratonovichHeun) else None
+    kept: list[Tensor] = [first] if times[0] == 0 else []
+    for begin, end in pairwise([0.0, *(time for time in field.breakpoints if 0 < time < until), float(until)]):
+        kept += advance(
+            field.during(begin), progress, integrator,
+            start=begin, stop=end, keep=[time for time in times if begin < time <= end],
+            tolerance=factors, random=random,
+        )  # fmt: skip
+    states = torch.stack(kept, dim=1)
+    if not bool(torch.isfinite(states).all()):
+        where = (~torch.isfinite(states)).nonzero()[0].tolist()
+        raise NumericalError(
+            f"States must be finite, but at s = {times[where[1]]:g} token {where[2]} of system {where[0]} is not. "
+            f"Take a "
+            "smaller step, or a field whose velocity stays finite."
+        )
+    status = tuple(
+        _sentence(field, states[k, -1], progress, k, until, integrator, remarks[k]) for k in range(len(first))
+    )
+    return Trajectory(
+        states=states.reshape(*batch, len(times), tokens, dim),
+        at=tuple(times),
+        axis="time" if not isinstance(integrator, ResidualLayer) else "depth",
+        statuses=status,
+        steps=tuple(progress.steps.tolist()),
+        rejected=tuple(progress.rejected.tolist()),
+        evaluations=tuple(progress.evaluations.tolist()),
+        mergers=tuple(progress.mergers),
+    )
+
+
+def _times(until: float, keep: int | Sequence[float], integrator: Integrator) -> list[float]:
+    if not 0 < until < math.inf:
+        raise ArgumentError(f"Argument `until` must be positive and finite, but it is {until}. Time runs forward.")
+    if isinstance(keep, int):
+        if keep < 1:
+            raise ArgumentError(f"Argument `keep` must be at least 1, but it is {keep}. 1 keeps the last state only.")
+        times = [float(until)] if keep == 1 else [until * k / (keep - 1) for k in range(keep)]
+    else:
+        times = [float(time) for time in keep]
+    if not times or any(b <= a for a, b in pairwise(times)) or times[0] < 0 or times[-1] > until:
+        raise ArgumentError(
+            f"Argument `keep` must ascend within 0 and {until:g}, but it is {list(times)[:6]}. Sort the times, or "
+            f"give a "
+            "number of states."
+        )
+    pace = {Euler: getattr(integrator, "step", 1.0), ResidualLayer: 1.0}.get(type(integrator))
+    if pace is not None:
+        off = next((t for t in [*times, until] if abs(t / pace - round(t / pace)) > 1e-6), None)
+        if off is not None:
+            raise ArgumentError(
+                f"Argument `keep` must ask for whole layers of {integrator}, but it asks for {off:g}. A discrete model "
+                "has no state between two layers."
+            )
+    return times
+
+
+def _weights(weights: Tensor | None, start: Tensor) -> Tensor | None:
+    if weights is None:
+        return None
+    fits = weights.shape[-1:] == start.shape[-2:-1] and weights.ndim in (1, start.ndim - 1)
+    if not fits or not bool((weights > 0).all()) or not bool(torch.isfinite(weights).all()):
+        raise ArgumentError(
+            f"Argument `weights` must be one positive number for each of {start.shape[-2]} tokens, but has shape "
+            f"{list(weights.shape)} and smallest entry {float(weights.min()) if weights.numel() else math.nan:g}. "
+            f"Leave "
+            "tokens without weight out."
+        )
+    return weights.to(start).expand(start.shape[:-1]).reshape(-1, start.shape[-2])
+
+
+def _check_start(
+    field: VelocityField, start: Tensor, integrator: Integrator, merging: Merging | None, until: float
+) -> None:
+    if start.ndim < 2 or not start.is_floating_point():
+        raise ArgumentError(
+            f"Argument `start` must be real [..., tokens, dim], but has shape {list(start.shape)} and type "
+            f"{start.dtype}. "
+            "Take sphere.uniform(tokens=..., dim=..., seed=...)."
+        )
+    tokens, dim = start.shape[-2:]
+    if tokens < 2 or dim < 2:
+        raise ArgumentError(
+            f"Argument `start` must hold at least two tokens in at least two dimensions, but holds {tokens} in {dim}. "
+            + ("One token attends to itself and stays." if tokens < 2 else "In one dimension nothing can turn.")
+        )
+    if not bool(torch.isfinite(start).all()):
+        where = (~torch.isfinite(start)).nonzero()[0].tolist()
+        raise ArgumentError(f"Argument `start` must be finite, but entry {where} is not. Check where it comes from.")
+    norms = start.norm(dim=-1)
+    far = (norms - 1).abs() > _UNIT if field.spherical or field.scheme == "mix" else norms == 0
+    if bool(far.any()) and field.scheme != "flat":
+        where = far.nonzero()[0].tolist()
+        raise ArgumentError(
+            f"Argument `start` must have unit rows, but row {where} has norm {float(norms[tuple(where)]):.6g}. "
+            "Take sphere.normalize(start)."
+        )
+    if start.dtype not in (torch.float64, torch.float32):
+        raise ArgumentError(f"Argument `start` must be float64 or float32, but is {start.dtype}. Take start.double().")
+    if start.dtype == torch.float32 and (merging is not None or until > 100):
+        raise ArgumentError(
+            "Argument `start` must be float64 for merging and for times beyond 100, but is float32, in which slow "
+            "motion "
+            "freezes. Take start.double()."
+        )
+    if field.drift.noise and not isinstance(integrator, StratonovichHeun):
+        raise ArgumentError(
+            f"Argument `integrator` must be StratonovichHeun for a field with noise, but it is {integrator}. "
+            "Take StratonovichHeun(step=0.01, seed=0)."
+        )
+    if merging is not None:
+        if not isinstance(integrator, Tsit5):
+            raise ArgumentError(f"Argument `merging` needs Tsit5, but the integrator is {integrator}. Take Tsit5.")
+        merging.check(integrator.rtol)
+        from armillary.dynamics.energy import mergeable
+
+        if not mergeable(field):
+            raise ArgumentError(
+                "Argument `merging` must go with tokens that are moved alike wherever they are alike (attention on the "
+                "sphere without a mask, positions or vectors of their own), but this field tells tokens apart. Leave "
+                "it "
+                "out."
+            )
+
+
+def _tolerances(field: VelocityField, start: Tensor, integrator: Integrator) -> tuple[np.ndarray | None, list[str]]:
+    """A start that hardly moves (near an unstable stationary state) needs tolerances below its own speed."""
+    remarks = [""] * len(start)
+    if not isinstance(integrator, Tsit5):
+        return None, remarks
+    with torch.no_grad():
+        speed = field.during(0.0).velocity(0.0, start).norm(dim=-1).amax(-1).cpu().double().numpy()
+    factors = np.ones(len(start))
+    for k, fast in enumerate(speed):
+        if STILL < fast < integrator.rtol / _SHARE:
+            factors[k] = max(_SHARE * fast, _FINEST) / integrator.rtol
+            remarks[k] = (
+                f"; tolerances were tightened by {factors[k]:.1e}, since the start moves at {fast:.1e} only and an "
+                f"error "
+                "of that size would hide where it goes"
+            )
+    return np.minimum(factors, 1.0), remarks
+
+
+def _sentence(
+    field: VelocityField,
+    last: Tensor,
+    progress: Progress,
+    system: int,
+    until: float,
+    integrator: Integrator,
+    remark: str,
+) -> str:
+    steps = int(progress.steps[system])
+    if system in progress.stopped:
+        return progress.stopped[system][1] + remark
+    unit = "layers" if isinstance(integrator, ResidualLayer) else "steps"
+    reached = f"reached {'layer' if unit == 'layers' else 's ='} {until:g} in {steps} {unit}"
+    return reached + _outcome(field, last.detach(), until) + remark
+
+
+def _outcome(field: VelocityField, last: Tensor, until: float) -> str:
+    if not field.spherical:
+        return ""
+    unit = last / last.norm(dim=-1, keepdim=True)
+    if float((unit @ unit.mT).min()) > CONSENSUS:
+        return f": consensus (every overlap above {CONSENSUS})"
+    if field.drift.noise:
+        return ""
+    found = stationarity(field, unit, time=until)
+    if found.stationary:
+        return f": {found.label}"
+    if predicts_consensus(field) and (proof := hemisphere(unit)) is not None:
+        return f": consensus is certain (all tokens within a hemisphere, margin {proof.margin:.3g}) and not reached yet"
+    return ""
