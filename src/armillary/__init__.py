@@ -8,9 +8,52 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-# The one table: name -> where it lives. The order is the pipeline's: a decoder, documents, conditions, states; what is
+# The one table: name -> where it lives. The order is the pipeline's: a dynamics and its laws; a decoder, documents,
 # asked of them, after which preparation; what may be claimed of the answers; the study, its record; what can go wrong.
 _PUBLIC = {
+    "Softmax": "armillary.dynamics.attention",
+    "Unnormalized": "armillary.dynamics.attention",
+    "Uniform": "armillary.dynamics.attention",
+    "Hardmax": "armillary.dynamics.attention",
+    "Full": "armillary.dynamics.attention",
+    "Causal": "armillary.dynamics.attention",
+    "Window": "armillary.dynamics.attention",
+    "Heads": "armillary.dynamics.heads",
+    "Drift": "armillary.dynamics.drifts",
+    "AttentionDrift": "armillary.dynamics.drifts",
+    "RotaryPositions": "armillary.dynamics.drifts",
+    "AdditivePositions": "armillary.dynamics.drifts",
+    "MLPDrift": "armillary.dynamics.drifts",
+    "Injection": "armillary.dynamics.drifts",
+    "Frequencies": "armillary.dynamics.drifts",
+    "Noise": "armillary.dynamics.drifts",
+    "Layered": "armillary.dynamics.drifts",
+    "VelocityField": "armillary.dynamics.normalization",
+    "on_sphere": "armillary.dynamics.normalization",
+    "pre_norm": "armillary.dynamics.normalization",
+    "mix_norm": "armillary.dynamics.normalization",
+    "peri_norm": "armillary.dynamics.normalization",
+    "ngpt": "armillary.dynamics.normalization",
+    "sqrt_depth": "armillary.dynamics.normalization",
+    "flat": "armillary.dynamics.normalization",
+    "RMSNorm": "armillary.dynamics.normalization",
+    "LayerNorm": "armillary.dynamics.normalization",
+    "Euler": "armillary.dynamics.integrators",
+    "RK4": "armillary.dynamics.integrators",
+    "Tsit5": "armillary.dynamics.integrators",
+    "ResidualLayer": "armillary.dynamics.integrators",
+    "StratonovichHeun": "armillary.dynamics.integrators",
+    "Merging": "armillary.dynamics.merging",
+    "flow": "armillary.dynamics.flow",
+    "Trajectory": "armillary.trajectory",
+    "Energy": "armillary.dynamics.energy",
+    "energy_of": "armillary.dynamics.energy",
+    "ingredients": "armillary.dynamics.energy",
+    "Stationarity": "armillary.dynamics.stationary",
+    "stationarity": "armillary.dynamics.stationary",
+    "growth_rates": "armillary.dynamics.stationary",
+    "hemisphere": "armillary.dynamics.outlook",
+    "oracles": "armillary.oracles",
     "load_decoder": "armillary.models.decoder",
     "decoder_from_model": "armillary.models.decoder",
     "prove": "armillary.models.decoder",
@@ -134,14 +177,58 @@ _PUBLIC = {
     "UnsupportedModelError": "armillary.errors",
     "NumericalError": "armillary.errors",
     "CheckMissed": "armillary.errors",
+    "MissingIngredientError": "armillary.errors",
     "NothingLeft": "armillary.errors",
 }
 
 if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_house.py holds the two equal
+    from armillary import oracles as oracles
     from armillary import sphere as sphere
+    from armillary.dynamics.attention import Causal as Causal
+    from armillary.dynamics.attention import Full as Full
+    from armillary.dynamics.attention import Hardmax as Hardmax
+    from armillary.dynamics.attention import Softmax as Softmax
+    from armillary.dynamics.attention import Uniform as Uniform
+    from armillary.dynamics.attention import Unnormalized as Unnormalized
+    from armillary.dynamics.attention import Window as Window
+    from armillary.dynamics.drifts import AdditivePositions as AdditivePositions
+    from armillary.dynamics.drifts import AttentionDrift as AttentionDrift
+    from armillary.dynamics.drifts import Drift as Drift
+    from armillary.dynamics.drifts import Frequencies as Frequencies
+    from armillary.dynamics.drifts import Injection as Injection
+    from armillary.dynamics.drifts import Layered as Layered
+    from armillary.dynamics.drifts import MLPDrift as MLPDrift
+    from armillary.dynamics.drifts import Noise as Noise
+    from armillary.dynamics.drifts import RotaryPositions as RotaryPositions
+    from armillary.dynamics.energy import Energy as Energy
+    from armillary.dynamics.energy import energy_of as energy_of
+    from armillary.dynamics.energy import ingredients as ingredients
+    from armillary.dynamics.flow import flow as flow
+    from armillary.dynamics.heads import Heads as Heads
+    from armillary.dynamics.integrators import Euler as Euler
+    from armillary.dynamics.integrators import RK4 as RK4
+    from armillary.dynamics.integrators import ResidualLayer as ResidualLayer
+    from armillary.dynamics.integrators import StratonovichHeun as StratonovichHeun
+    from armillary.dynamics.integrators import Tsit5 as Tsit5
+    from armillary.dynamics.merging import Merging as Merging
+    from armillary.dynamics.normalization import LayerNorm as LayerNorm
+    from armillary.dynamics.normalization import RMSNorm as RMSNorm
+    from armillary.dynamics.normalization import VelocityField as VelocityField
+    from armillary.dynamics.normalization import flat as flat
+    from armillary.dynamics.normalization import mix_norm as mix_norm
+    from armillary.dynamics.normalization import ngpt as ngpt
+    from armillary.dynamics.normalization import on_sphere as on_sphere
+    from armillary.dynamics.normalization import peri_norm as peri_norm
+    from armillary.dynamics.normalization import pre_norm as pre_norm
+    from armillary.dynamics.normalization import sqrt_depth as sqrt_depth
+    from armillary.dynamics.outlook import hemisphere as hemisphere
+    from armillary.dynamics.stationary import Stationarity as Stationarity
+    from armillary.dynamics.stationary import growth_rates as growth_rates
+    from armillary.dynamics.stationary import stationarity as stationarity
     from armillary.errors import ArgumentError as ArgumentError
     from armillary.errors import ArmillaryError as ArmillaryError
     from armillary.errors import CheckMissed as CheckMissed
+    from armillary.errors import MissingIngredientError as MissingIngredientError
     from armillary.errors import NothingLeft as NothingLeft
     from armillary.errors import NumericalError as NumericalError
     from armillary.errors import UnsoundError as UnsoundError
@@ -215,8 +302,8 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.observables.clustering import noise_share as noise_share
     from armillary.observables.correspondence import linear_cka as linear_cka
     from armillary.observables.correspondence import neighbor_overlap as neighbor_overlap
-    from armillary.observables.declaration import OBSERVABLES as OBSERVABLES
     from armillary.observables.declaration import Measurement as Measurement
+    from armillary.observables.declaration import OBSERVABLES as OBSERVABLES
     from armillary.observables.declaration import Observable as Observable
     from armillary.observables.declaration import Preparation as Preparation
     from armillary.observables.declaration import observable as observable
@@ -232,12 +319,12 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.observables.group_history import GroupHistory as GroupHistory
     from armillary.observables.group_history import Majority as Majority
     from armillary.observables.group_history import followed_groups as followed_groups
-    from armillary.observables.grouping import HDBSCAN as HDBSCAN
     from armillary.observables.grouping import AverageLinkage as AverageLinkage
     from armillary.observables.grouping import CompleteLinkage as CompleteLinkage
     from armillary.observables.grouping import Connected as Connected
     from armillary.observables.grouping import Grouping as Grouping
     from armillary.observables.grouping import Groups as Groups
+    from armillary.observables.grouping import HDBSCAN as HDBSCAN
     from armillary.observables.isotropy import isotropy_score as isotropy_score
     from armillary.observables.isotropy import uniformity as uniformity
     from armillary.observables.neighbors import duplicate_rows as duplicate_rows
@@ -266,6 +353,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.studies.plan import Plan as Plan
     from armillary.studies.plan import default_measurements as default_measurements
     from armillary.trajectory import Ensemble as Ensemble
+    from armillary.trajectory import Trajectory as Trajectory
 
 __all__ = list(_PUBLIC)
 

@@ -29,7 +29,7 @@ __all__ = ["CONSENSUS", "flow"]
 CONSENSUS = 0.999
 """All overlaps above this are called consensus."""
 
-_UNIT = 1e-9
+_UNIT = {torch.float64: 1e-9, torch.float32: 1e-5}
 _FINEST = 1e-13
 _SHARE = 1e-3  # of the smallest initial speed that the tolerance may be
 
@@ -161,16 +161,16 @@ def _check_start(
     if not bool(torch.isfinite(start).all()):
         where = (~torch.isfinite(start)).nonzero()[0].tolist()
         raise ArgumentError(f"Argument `start` must be finite, but entry {where} is not. Check where it comes from.")
+    if start.dtype not in (torch.float64, torch.float32):
+        raise ArgumentError(f"Argument `start` must be float64 or float32, but is {start.dtype}. Take start.double().")
     norms = start.norm(dim=-1)
-    far = (norms - 1).abs() > _UNIT if field.spherical or field.scheme == "mix" else norms == 0
+    far = (norms - 1).abs() > _UNIT[start.dtype] if field.spherical or field.scheme == "mix" else norms == 0
     if bool(far.any()) and field.scheme != "flat":
         where = far.nonzero()[0].tolist()
         raise ArgumentError(
             f"Argument `start` must have unit rows, but row {where} has norm {float(norms[tuple(where)]):.6g}. "
             "Take sphere.normalize(start)."
         )
-    if start.dtype not in (torch.float64, torch.float32):
-        raise ArgumentError(f"Argument `start` must be float64 or float32, but is {start.dtype}. Take start.double().")
     if start.dtype == torch.float32 and (merging is not None or until > 100):
         raise ArgumentError(
             "Argument `start` must be float64 for merging and for times beyond 100, but is float32, in which slow "

@@ -65,7 +65,8 @@ def hemisphere_probability(*, tokens: int, dim: int) -> float:
 def kernel_density_modes(beta: float) -> float:
     """Expected number of maxima of sum_j e^{beta cos(phi - phi_j)} for many uniform angles.
 
-    sqrt(sum k^4 I_k^2 / sum k^2 I_k^2) by Kac and Rice's formula; about sqrt(3 beta / 2). Tokens on the circle gather into as many groups.
+    sqrt(sum k^4 I_k^2 / sum k^2 I_k^2) by Kac and Rice's formula; about sqrt(3 beta / 2). Tokens on the circle gather
+    into as many groups.
     """
     k = np.arange(1, int(60 + 12 * math.sqrt(beta)))
     weights = ive(k, beta) ** 2
@@ -79,7 +80,7 @@ def strong_centers(*, tokens: int, radius: float) -> float:
 
 
 def greedy_centers(*, tokens: int, radius: float) -> float:
-    """Expected number of centers kept greedily on the circle: (2 pi / r) (C - 0.3152 2 pi / (n r)), r the separation."""
+    """Expected number of centers kept greedily on the circle: (2 pi / r) (C - 0.3152 2 pi / (n r)), separation r."""
     around = 2 * math.pi / radius
     return around * (PARKING - 0.3152 * around / tokens)
 

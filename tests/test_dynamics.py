@@ -1,0 +1,428 @@
+"""The simulator against laws it does not know: closed forms, conserved quantities, orders of convergence."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import armillary as am
+from armillary.dynamics.attention import Mask, RowRule
+from armillary.dynamics.integrators import CLASSICAL, TSITOURAS
+from armillary.oracles import circle, linear, overlap
+
+ATTENTION = am.AttentionDrift
+TIGHT = am.Tsit5(rtol=1e-11)
+RULES: list[RowRule] = [am.Softmax(3.0), am.Softmax(-2.0), am.Uniform(), am.Unnormalized(1.5), am.Hardmax(tie=1e-12)]
+MASKS: list[Mask] = [am.Full(), am.Causal(), am.Window(2, "back"), am.Window(2, "both")]
+
+
+def cloud(tokens: int = 8, dim: int = 3, seed: int = 0) -> torch.Tensor:
+    return am.sphere.uniform(tokens=tokens, dim=dim, seed=seed)
+
+
+def pair_overlap(run: am.Trajectory) -> np.ndarray:
+    return (run.states[..., 0, :] * run.states[..., 1, :]).sum(-1).numpy()
+
+
+# laws ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", [-0.9, -0.5, 0.0, 0.7])
+def test_two_tokens_at_uniform_weights_follow_the_tanh_law(start: float) -> None:
+    pair = am.sphere.equiangular(tokens=2, dim=3, overlap=start)
+    run = am.flow(am.on_sphere(ATTENTION(am.Uniform())), pair, until=3.0, integrator=TIGHT, keep=13)
+    assert pair_overlap(run) == pytest.approx(overlap.two_tokens(run.at, overlap=start), abs=2e-10)
+
+
+def test_half_the_log_of_nineteen_is_the_time_to_nine_tenths() -> None:
+    pair = am.sphere.equiangular(tokens=2, dim=2, overlap=0.0)
+    run = am.flow(am.on_sphere(ATTENTION(am.Uniform())), pair, until=0.5 * math.log(19), integrator=TIGHT)
+    assert pair_overlap(run)[-1] == pytest.approx(0.9, abs=1e-9)
+
+
+def test_two_tokens_at_beta_eight_need_194_units_to_reach_nine_tenths() -> None:
+    pair = am.sphere.equiangular(tokens=2, dim=3, overlap=0.0)
+    time = overlap.time_between(0.0, 0.9, lambda c: overlap.two_tokens_rate(c, beta=8.0))
+    assert time == pytest.approx(194.134994, rel=1e-8)
+    run = am.flow(am.on_sphere(ATTENTION(am.Softmax(8.0))), pair, until=time, integrator=TIGHT)
+    rate = overlap.two_tokens_rate(0.9, beta=8.0)
+    late = (pair_overlap(run)[-1] - 0.9) / rate
+    assert abs(late) / time < 1e-6
+
+
+@pytest.mark.parametrize(("tokens", "beta", "time"), [(8, 1.0, 1.0), (32, 4.0, 5.0), (16, 9.0, 200.0)])
+def test_orthonormal_tokens_follow_the_equiangular_law_and_stay_equiangular(
+    tokens: int, beta: float, time: float
+) -> None:
+    start = torch.eye(tokens, dtype=torch.float64)
+    run = am.flow(am.on_sphere(ATTENTION(am.Softmax(beta))), start, until=time, integrator=TIGHT)
+    gram = run.last @ run.last.mT
+    off = gram[~torch.eye(tokens, dtype=torch.bool)]
+    assert float(off.max() - off.min()) < 1e-13
+    expected = overlap.equiangular([time], tokens=tokens, overlap=0.0, beta=beta)[0]
+    assert float(off.mean()) == pytest.approx(expected, abs=1e-8)
+
+
+def test_a_causal_pair_moves_at_half_the_speed() -> None:
+    pair = am.sphere.equiangular(tokens=2, dim=3, overlap=0.0)
+    run = am.flow(am.on_sphere(ATTENTION(am.Uniform(), mask=am.Causal())), pair, until=1.0, integrator=TIGHT)
+    assert pair_overlap(run)[-1] == pytest.approx(0.462117157, abs=1e-9)
+    assert torch.equal(run.last[0], run.states[0, 0])  # the first token sees only itself
+
+
+def test_residual_layers_are_the_exact_post_norm_map() -> None:
+    run = am.flow(
+        am.on_sphere(ATTENTION(am.Softmax(4.0))), torch.eye(12, dtype=torch.float64),
+        until=12, integrator=am.ResidualLayer(1.0), keep=13,
+    )  # fmt: skip
+    expected = overlap.residual_layers(tokens=12, beta=4.0, step=1.0, layers=12)
+    assert pair_overlap(run) == pytest.approx(expected, abs=1e-12)
+    assert expected[-1] == pytest.approx(0.98293709420, abs=1e-11)
+    assert run.axis == "depth"
+
+
+def test_uniform_weights_conserve_cross_ratios_and_softmax_does_not() -> None:
+    start = cloud(6, 3, 1)
+    kept = circle.cross_ratio(start.numpy())
+    uniform = am.flow(am.on_sphere(ATTENTION(am.Uniform())), start, until=3.0, integrator=TIGHT).last
+    softmax = am.flow(am.on_sphere(ATTENTION(am.Softmax(1.0))), start, until=3.0, integrator=TIGHT).last
+    assert circle.cross_ratio(uniform.numpy()) == pytest.approx(kept, rel=1e-8)
+    assert circle.cross_ratio(softmax.numpy()) != pytest.approx(kept, rel=1e-2)
+
+
+def test_on_the_circle_the_vectors_move_by_the_angular_equation() -> None:
+    angles = np.linspace(0.1, 5.9, 7)
+    rows = torch.tensor(np.stack([np.cos(angles), np.sin(angles)], axis=1))
+    velocity = am.on_sphere(ATTENTION(am.Softmax(3.0))).velocity(0.0, rows).numpy()
+    tangent = np.stack([-np.sin(angles), np.cos(angles)], axis=1)
+    assert (velocity * tangent).sum(1) == pytest.approx(circle.angular_velocity(angles, beta=3.0), abs=1e-15)
+
+
+@pytest.mark.parametrize("beta", [1.0, 5.0])
+def test_a_ring_of_tokens_grows_its_harmonics_at_the_rates_of_the_bessel_functions(beta: float) -> None:
+    angles = torch.arange(48, dtype=torch.float64) * (2 * math.pi / 48)
+    ring = torch.stack([angles.cos(), angles.sin()], dim=1)
+    found = am.growth_rates(am.on_sphere(ATTENTION(am.Softmax(beta))), ring)
+    top = sorted(found.tolist(), reverse=True)
+    expected = sorted(np.repeat(linear.circle_rates(beta, largest=20), 2), reverse=True)
+    assert top[:8] == pytest.approx(expected[:8], abs=1e-9)
+
+
+def test_the_causal_mask_halves_the_slowest_rate_at_consensus() -> None:
+    rows = torch.zeros(6, 3, dtype=torch.float64)
+    rows[:, 0] = 1.0
+    found = am.growth_rates(am.on_sphere(ATTENTION(am.Softmax(2.0), mask=am.Causal())), rows)
+    assert found.tolist() == pytest.approx(np.repeat(linear.causal_consensus_spectrum(6), 2).tolist(), abs=1e-10)
+
+
+def test_natural_frequencies_turn_tokens_at_their_rates() -> None:
+    rates = torch.tensor([0.5, -1.0, 2.0])
+    run = am.flow(
+        am.on_sphere(am.Frequencies.on_circle(rates)), torch.tensor([[1.0, 0.0]] * 3, dtype=torch.float64),
+        until=1.0, integrator=TIGHT,
+    )  # fmt: skip
+    assert torch.atan2(run.last[:, 1], run.last[:, 0]).tolist() == pytest.approx(rates.tolist(), abs=1e-10)
+
+
+def test_lorentzian_frequencies_lock_as_in_kuramotos_model() -> None:
+    tokens, width, coupling = 1000, 0.25, 1.0
+    quantiles = (torch.arange(tokens, dtype=torch.float64) + 0.5) / tokens
+    rates = width * torch.tan(math.pi * (quantiles - 0.5))
+    angles = 2 * math.pi * torch.rand(tokens, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    field = am.on_sphere(coupling * ATTENTION(am.Uniform()) + am.Frequencies.on_circle(rates.clamp(-50, 50)))
+    start = torch.stack([angles.cos(), angles.sin()], dim=1)
+    run = am.flow(field, start, until=40.0, integrator=am.RK4(step=0.025), keep=[30, 32, 34, 36, 38, 40])
+    found = run.states.mean(-2).norm(dim=-1)
+    assert float(found.mean()) == pytest.approx(circle.lorentzian_order(coupling, width=width), abs=3 / tokens**0.5)
+
+
+# sphere and symmetry -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize("mask", MASKS, ids=str)
+def test_the_velocity_is_tangent_and_attention_rows_sum_to_one(rule: RowRule, mask: Mask) -> None:
+    rows = cloud()
+    drift = ATTENTION(rule, mask=mask)
+    velocity = am.on_sphere(drift).velocity(0.0, rows)
+    assert float((velocity * rows).sum(-1).abs().max()) < 1e-15
+    if not isinstance(rule, am.Unnormalized):
+        assert drift.weights(rows).sum(-1) == pytest.approx(torch.ones(8), abs=1e-14)
+    allowed = mask.allowed(8, rows.device)
+    assert allowed is None or float(drift.weights(rows)[~allowed].abs().max()) == 0.0
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 1000), beta=st.floats(-5, 20))
+def test_rotating_and_relabeling_tokens_commutes_with_the_velocity(seed: int, beta: float) -> None:
+    rows, field = cloud(6, 4, seed), am.on_sphere(ATTENTION(am.Softmax(beta)))
+    turn = torch.linalg.qr(torch.randn(4, 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64))[0]
+    order = torch.randperm(6, generator=torch.Generator().manual_seed(seed))
+    velocity = field.velocity(0.0, rows)
+    torch.testing.assert_close(field.velocity(0.0, rows @ turn), velocity @ turn, atol=1e-13, rtol=0)
+    torch.testing.assert_close(field.velocity(0.0, rows[order]), velocity[order], atol=1e-13, rtol=0)
+
+
+@pytest.mark.parametrize("beta", [0.1, 10.0, 100.0, 1000.0, -1000.0])
+def test_no_beta_overflows_and_norms_stay_at_one(beta: float) -> None:
+    run = am.flow(am.on_sphere(ATTENTION(am.Softmax(beta))), cloud(), until=20.0, integrator=am.Tsit5(rtol=1e-8))
+    assert bool(torch.isfinite(run.last).all())
+    assert float((run.last.norm(dim=-1) - 1).abs().max()) <= 4e-16
+
+
+def test_weights_at_beta_a_hundred_in_single_precision_are_the_right_ones() -> None:
+    pair = am.sphere.equiangular(tokens=2, dim=2, overlap=0.9).float()
+    weights = ATTENTION(am.Softmax(100.0)).weights(pair)
+    assert weights[0].tolist() == pytest.approx([1 / (1 + math.exp(-10)), 1 / (1 + math.exp(10))], rel=1e-4)
+
+
+def test_a_weighted_token_stands_for_as_many_equal_ones() -> None:
+    rows = cloud(4, 3, 2)
+    twice = torch.cat([rows, rows[:1]])
+    field = am.on_sphere(ATTENTION(am.Softmax(2.0)))
+    plain = am.flow(field, twice, until=2.0, integrator=TIGHT).last[:4]
+    weighted = am.flow(
+        field, rows, until=2.0, integrator=TIGHT, weights=torch.tensor([2.0, 1, 1, 1], dtype=torch.float64)
+    ).last
+    torch.testing.assert_close(weighted, plain, atol=1e-9, rtol=0)
+
+
+def test_the_result_of_a_system_does_not_depend_on_what_else_is_in_the_batch() -> None:
+    field = am.on_sphere(ATTENTION(am.Softmax(6.0)))
+    systems = torch.stack([cloud(8, 3, seed) for seed in range(5)])
+    together = am.flow(field, systems, until=30.0, integrator=am.Tsit5(rtol=1e-6), keep=4)
+    alone = am.flow(field, systems[3], until=30.0, integrator=am.Tsit5(rtol=1e-6), keep=4)
+    torch.testing.assert_close(together.states[3], alone.states, atol=1e-12, rtol=0)
+    assert together.steps[3] == alone.steps[0] and len(set(together.steps)) > 1
+
+
+# integrators -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_tableaus_satisfy_the_conditions_of_their_order() -> None:
+    for tableau in (CLASSICAL, TSITOURAS):
+        b, c = np.asarray(tableau.weights), np.asarray(tableau.nodes)
+        a = np.zeros((len(b), len(b)))
+        for k, row in enumerate(tableau.stages):
+            a[k + 1, : len(row)] = row
+        assert a.sum(1) == pytest.approx(c, abs=1e-14)
+        for q in range(1, tableau.order + 1):
+            assert b @ c ** (q - 1) == pytest.approx(1 / q, abs=1e-13)
+        assert b @ a @ c == pytest.approx(1 / 6, abs=1e-13)
+        assert b @ a @ c**2 == pytest.approx(1 / 12, abs=1e-13)
+    assert TSITOURAS.shares(np.asarray([1.0]))[0] == pytest.approx(TSITOURAS.weights, abs=1e-13)
+    assert sum(TSITOURAS.errors or ()) == pytest.approx(0, abs=1e-14)
+
+
+def measured_order(error: list[float], step: list[float]) -> float:
+    return float(np.polyfit(np.log(step), np.log(error), 1)[0])
+
+
+def test_the_classical_method_is_of_order_four() -> None:
+    field, start = am.on_sphere(ATTENTION(am.Softmax(3.0))), cloud()
+    exact = am.flow(field, start, until=2.0, integrator=am.Tsit5(rtol=1e-13)).last
+    steps = [0.2, 0.1, 0.05]
+    errors = [
+        float((am.flow(field, start, until=2.0, integrator=am.RK4(step=h)).last - exact).abs().max()) for h in steps
+    ]
+    assert measured_order(errors, steps) == pytest.approx(4, abs=0.3)
+
+
+def test_the_error_of_the_adaptive_method_follows_its_tolerance() -> None:
+    field, start = am.on_sphere(ATTENTION(am.Softmax(3.0))), cloud()
+    exact = am.flow(field, start, until=5.0, integrator=am.Tsit5(rtol=1e-13)).last
+    for rtol in (1e-4, 1e-6, 1e-8, 1e-10):
+        found = am.flow(field, start, until=5.0, integrator=am.Tsit5(rtol=rtol)).last
+        assert float((found - exact).abs().max()) < 10 * rtol
+
+
+def test_dense_output_is_as_good_as_the_steps_themselves() -> None:
+    pair = am.sphere.equiangular(tokens=2, dim=3, overlap=-0.5)
+    run = am.flow(am.on_sphere(ATTENTION(am.Uniform())), pair, until=4.0, integrator=am.Tsit5(rtol=1e-8), keep=101)
+    assert run.steps[0] < 60
+    assert pair_overlap(run) == pytest.approx(overlap.two_tokens(run.at, overlap=-0.5), abs=2e-7)
+
+
+def test_the_papers_scheme_is_named_and_has_a_slow_clock() -> None:
+    start = torch.eye(32, dtype=torch.float64)
+    field = am.on_sphere(ATTENTION(am.Softmax(1.0)))
+    run = am.flow(field, start, until=2.0, integrator=am.Euler(step=0.1))
+    assert pair_overlap(run)[-1] == pytest.approx(0.54078, abs=1e-5)
+    assert overlap.equiangular([2.0], tokens=32, overlap=0.0, beta=1.0)[0] == pytest.approx(0.589773, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        am.on_sphere(ATTENTION(am.Softmax(2.0))), am.pre_norm(ATTENTION(am.Softmax(2.0))),
+        am.peri_norm(ATTENTION(am.Softmax(2.0))), am.ngpt(ATTENTION(am.Softmax(2.0)), alpha=0.5),
+        am.sqrt_depth(ATTENTION(am.Softmax(2.0))), am.flat(ATTENTION(am.Softmax(0.3))),
+        am.mix_norm(ATTENTION(am.Softmax(2.0)), switch=0.5),
+    ],
+    ids=lambda field: field.scheme,
+)  # fmt: skip
+def test_every_field_is_the_limit_of_its_own_layers_as_the_step_shrinks(field: am.VelocityField) -> None:
+    start = cloud(6, 4, 3)
+    exact = am.flow(field, start, until=1.0, integrator=am.Tsit5(rtol=1e-12)).last
+    errors, steps = [], [0.02, 0.01, 0.005]
+    for h in steps:
+        state = start
+        for k in range(round(1 / h)):
+            state = field.during(k * h + 1e-12).layer(k * h, state, h)
+        errors.append(float((state - exact).abs().max()))
+    assert errors[-1] < 0.01 and measured_order(errors, steps) == pytest.approx(1, abs=0.15)
+
+
+@pytest.mark.parametrize("scheme", ["post", "pre", "peri", "ngpt", "sqrt depth"])
+def test_orthonormal_tokens_start_at_the_speed_of_their_normalization(scheme: str) -> None:
+    drift = ATTENTION(am.Softmax(2.0))
+    field = {
+        "post": am.on_sphere(drift), "pre": am.pre_norm(drift), "peri": am.peri_norm(drift),
+        "ngpt": am.ngpt(drift, alpha=0.7), "sqrt depth": am.sqrt_depth(drift),
+    }[scheme]  # fmt: skip
+    run = am.flow(field, torch.eye(8, dtype=torch.float64), until=1e-4, integrator=TIGHT)
+    unit = run.last / run.last.norm(dim=-1, keepdim=True)
+    expected = overlap.scheme_rate(scheme, tokens=8, beta=2.0, alpha=0.7)
+    assert float(unit[0] @ unit[1]) / 1e-4 == pytest.approx(expected, rel=2e-4)
+
+
+def test_gradients_through_a_run_agree_with_finite_differences() -> None:
+    start = cloud(5, 3, 4)
+
+    def order(beta: float, rows: torch.Tensor) -> torch.Tensor:
+        run = am.flow(am.on_sphere(ATTENTION(am.Softmax(beta))), rows, until=2.0, integrator=am.RK4(step=0.05))
+        return run.last.mean(-2).square().sum()
+
+    moved = start.clone().requires_grad_()
+    order(2.0, moved).backward()
+    push = torch.randn(5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    push = push - (push * start).sum(-1, keepdim=True) * start
+    h = 1e-5
+    there, back = (am.sphere.normalize(start + sign * h * push) for sign in (1, -1))
+    assert moved.grad is not None
+    expected = float(order(2.0, there) - order(2.0, back)) / (2 * h)
+    assert float((moved.grad * push).sum()) == pytest.approx(expected, rel=1e-6)
+
+
+# stationary states, mergers, ends ---------------------------------------------------------------------------------------
+
+
+def test_opposed_and_simplex_states_stay_and_are_called_unstable_with_the_right_rate() -> None:
+    field = am.on_sphere(ATTENTION(am.Softmax(2.0)))
+    pair = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64)
+    found = am.stationarity(field, pair)
+    assert found.stationary and found.fastest == pytest.approx(linear.antipodal_escape(2.0), abs=1e-10)
+    assert "unstable" in am.flow(field, pair, until=5.0, integrator=am.Tsit5(rtol=1e-8)).status
+    simplex = am.sphere.equiangular(tokens=4, dim=3, overlap=-1 / 3)
+    assert am.stationarity(field, simplex).label.startswith("stationary and unstable")
+    aligned = torch.tensor([[1.0, 0.0]] * 3, dtype=torch.float64)
+    assert am.stationarity(field, aligned).label == "stationary and stable, up to rotations"
+
+
+def test_a_nearly_opposed_pair_leaves_at_the_right_time_and_the_status_says_what_was_done() -> None:
+    c = -1 + 1e-12
+    pair = torch.tensor([[1.0, 0.0], [c, math.sqrt(1 - c * c)]], dtype=torch.float64)
+    time = -math.atanh(c)
+    assert time == pytest.approx(14.16, abs=0.01)
+    run = am.flow(am.on_sphere(ATTENTION(am.Uniform())), pair, until=time, integrator=am.Tsit5(rtol=1e-6))
+    assert abs(pair_overlap(run)[-1]) < 1e-3
+    assert "tolerances were tightened" in run.status
+
+
+def test_a_plateau_is_not_called_an_end() -> None:
+    field = am.on_sphere(ATTENTION(am.Softmax(9.0)))
+    angles = torch.tensor([0.0, 0.01, 1.5, 1.51], dtype=torch.float64)
+    rows = torch.stack([angles.cos(), angles.sin()], dim=1)
+    run = am.flow(field, rows, until=20.0, integrator=am.Tsit5(rtol=1e-8))
+    assert "consensus is certain" in run.status and "not reached yet" in run.status
+    assert float((run.last @ run.last.mT).min()) < 0.2
+
+
+def test_merging_leaves_the_motion_of_clusters_as_it_is_and_logs_every_merger() -> None:
+    field = am.on_sphere(ATTENTION(am.Softmax(9.0)))
+    angles = torch.tensor([0.0, 0.02, 0.9, 0.92, 0.93], dtype=torch.float64)
+    rows = torch.stack([angles.cos(), angles.sin()], dim=1)
+    plain = am.flow(field, rows, until=60.0, integrator=am.Tsit5(rtol=1e-9), keep=[30.0, 60.0])
+    joined = am.flow(
+        field, rows, until=60.0, integrator=am.Tsit5(rtol=1e-7), keep=[30.0, 60.0], merging=am.Merging(1e-5)
+    )
+    torch.testing.assert_close(joined.states, plain.states, atol=1e-6, rtol=0)
+    assert [merger.weights for merger in joined.mergers][:1] != [] and len(joined.mergers) in (3, 4)
+    assert joined.evaluations[0] < plain.evaluations[0]
+    between = [m for m in joined.mergers if set(m.weights) == {2.0, 3.0}]
+    measured = overlap.two_clusters_time(
+        float(joined.states[0, 0] @ joined.states[0, -1]), float(joined.states[1, 0] @ joined.states[1, -1]),
+        beta=9.0, weights=(2.0, 3.0),
+    )  # fmt: skip
+    assert measured == pytest.approx(30.0, rel=1e-4) or between
+
+
+def test_a_merger_needs_an_angle_well_above_the_tolerance() -> None:
+    field = am.on_sphere(ATTENTION(am.Softmax(9.0)))
+    with pytest.raises(am.ArgumentError, match="at least ten times the tolerance"):
+        am.flow(field, cloud(), until=5.0, integrator=am.Tsit5(rtol=1e-6), merging=am.Merging(1e-6))
+    am.flow(field, cloud(), until=5.0, integrator=am.Tsit5(rtol=1e-6), merging=am.Merging(1e-5))
+
+
+def test_noise_alone_forgets_the_start_at_the_rate_of_brownian_motion_on_the_sphere() -> None:
+    start = torch.zeros(4000, 3, dtype=torch.float64)
+    start[:, 0] = 1.0
+    run = am.flow(am.on_sphere(am.Noise(0.5)), start, until=0.6, integrator=am.StratonovichHeun(step=0.01, seed=0))
+    mean = float(run.last[:, 0].mean())
+    assert mean == pytest.approx(math.exp(-2 * 0.5 * 0.6), abs=3 * 0.6 / 4000**0.5)  # e^{-(d - 1) strength s}
+
+
+# refusals ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        (torch.ones(3, 2, dtype=torch.float64), "norm 1.41421"),
+        (torch.zeros(3, 2, dtype=torch.float64), "norm 0"),
+        (torch.eye(3, dtype=torch.float64)[:1], "at least two tokens"),
+        (torch.ones(3, 1, dtype=torch.float64), "at least two dimensions"),
+        (torch.full((3, 2), float("nan"), dtype=torch.float64), "finite"),
+        (torch.eye(3, dtype=torch.int64), "real"),
+    ],
+)
+def test_a_start_that_is_no_configuration_is_refused_in_one_sentence(start: torch.Tensor, words: str) -> None:
+    with pytest.raises(am.ArgumentError, match=words):
+        am.flow(am.on_sphere(ATTENTION(am.Uniform())), start, until=1.0, integrator=am.RK4(step=0.1))
+
+
+def test_choices_that_contradict_each_other_are_refused_with_the_remedy() -> None:
+    field, start = am.on_sphere(ATTENTION(am.Softmax(2.0))), cloud()
+    with pytest.raises(am.ArgumentError, match="Time runs forward"):
+        am.flow(field, start, until=-1.0, integrator=am.RK4(step=0.1))
+    with pytest.raises(am.ArgumentError, match="beta` must be finite"):
+        am.Softmax(float("inf"))
+    with pytest.raises(am.ArgumentError, match="Hardmax"):
+        am.Softmax(float("nan"))
+    with pytest.raises(am.ArgumentError, match="shifted"):
+        am.Unnormalized(800.0)
+    am.Unnormalized(800.0, clock="shifted")
+    with pytest.raises(am.ArgumentError, match="StratonovichHeun"):
+        am.flow(am.on_sphere(ATTENTION(am.Softmax(2.0)) + am.Noise(0.1)), start, until=1.0, integrator=am.RK4(step=0.1))
+    with pytest.raises(am.ArgumentError, match="whole layers"):
+        am.flow(field, start, until=2.5, integrator=am.ResidualLayer(1.0))
+    with pytest.raises(am.ArgumentError, match="float64 for merging"):
+        am.flow(field, start.float(), until=2.0, integrator=am.Tsit5(rtol=1e-5), merging=am.Merging(1e-3))
+    causal = am.on_sphere(ATTENTION(am.Softmax(2.0), mask=am.Causal()))
+    with pytest.raises(am.ArgumentError, match="tells tokens apart"):
+        am.flow(causal, start, until=2.0, integrator=am.Tsit5(rtol=1e-5), merging=am.Merging(1e-3))
+    with pytest.raises(am.ArgumentError, match="act on dimension 3"):
+        am.flow(
+            am.on_sphere(ATTENTION(am.Softmax(2.0), heads=am.Heads.identity(4))), start, until=1.0, integrator=TIGHT
+        )
+
+
+def test_a_velocity_that_blows_up_is_a_status_with_the_state_so_far() -> None:
+    field = am.flat(ATTENTION(am.Softmax(1.0)) + am.MLPDrift(lambda x: x * x.square().sum(-1, keepdim=True)))
+    run = am.flow(field, cloud(4, 3), until=5.0, integrator=am.Tsit5(rtol=1e-6, most_steps=20_000))
+    assert run.status.startswith("stopped at s = 0.") and bool(torch.isfinite(run.last).all())
