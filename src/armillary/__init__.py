@@ -205,8 +205,8 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.dynamics.energy import ingredients as ingredients
     from armillary.dynamics.flow import flow as flow
     from armillary.dynamics.heads import Heads as Heads
-    from armillary.dynamics.integrators import Euler as Euler
     from armillary.dynamics.integrators import RK4 as RK4
+    from armillary.dynamics.integrators import Euler as Euler
     from armillary.dynamics.integrators import ResidualLayer as ResidualLayer
     from armillary.dynamics.integrators import StratonovichHeun as StratonovichHeun
     from armillary.dynamics.integrators import Tsit5 as Tsit5
@@ -302,8 +302,8 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.observables.clustering import noise_share as noise_share
     from armillary.observables.correspondence import linear_cka as linear_cka
     from armillary.observables.correspondence import neighbor_overlap as neighbor_overlap
-    from armillary.observables.declaration import Measurement as Measurement
     from armillary.observables.declaration import OBSERVABLES as OBSERVABLES
+    from armillary.observables.declaration import Measurement as Measurement
     from armillary.observables.declaration import Observable as Observable
     from armillary.observables.declaration import Preparation as Preparation
     from armillary.observables.declaration import observable as observable
@@ -319,12 +319,12 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.observables.group_history import GroupHistory as GroupHistory
     from armillary.observables.group_history import Majority as Majority
     from armillary.observables.group_history import followed_groups as followed_groups
+    from armillary.observables.grouping import HDBSCAN as HDBSCAN
     from armillary.observables.grouping import AverageLinkage as AverageLinkage
     from armillary.observables.grouping import CompleteLinkage as CompleteLinkage
     from armillary.observables.grouping import Connected as Connected
     from armillary.observables.grouping import Grouping as Grouping
     from armillary.observables.grouping import Groups as Groups
-    from armillary.observables.grouping import HDBSCAN as HDBSCAN
     from armillary.observables.isotropy import isotropy_score as isotropy_score
     from armillary.observables.isotropy import uniformity as uniformity
     from armillary.observables.neighbors import duplicate_rows as duplicate_rows
