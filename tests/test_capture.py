@@ -8,9 +8,11 @@ import torch
 from armillary.errors import ArgumentError
 from armillary.models.capture import Tap, capture, hook_count, stream, taps_of
 from armillary.trajectory import Ensemble
-from tiny import tiny_decoder, tiny_ids
+from tiny import families, sequential_families, tiny_decoder, tiny_ids
 
-FAMILIES = ("llama", "gpt2")
+FAMILIES = families()
+SEQUENTIAL = sequential_families()
+PARALLEL = tuple(name for name in FAMILIES if name not in SEQUENTIAL)
 
 
 def seen_by(decoder, ids) -> tuple[dict, dict]:
@@ -47,21 +49,26 @@ def test_the_last_block_tap_is_the_output_of_the_last_block(family):
     handle = decoder.block(4).register_forward_hook(lambda module, inputs, output: outputs.append(output))
     residuals, _ = seen_by(decoder, ids)
     handle.remove()
-    assert torch.equal(residuals[Tap(4)], outputs[0])
+    assert torch.equal(residuals[Tap(4)], outputs[0][0] if isinstance(outputs[0], tuple) else outputs[0])
 
 
-@pytest.mark.parametrize(("family", "alone"), [("llama", True), ("gpt2", False)])
-def test_four_blocks_have_five_layers_and_layer_zero_is_the_start_of_the_stream(family, alone):
+@pytest.mark.parametrize("family", FAMILIES)
+def test_four_blocks_have_five_layers_and_layer_zero_is_the_start_of_the_stream(family):
     decoder, ids = tiny_decoder(family), tiny_ids()
     residuals, _ = seen_by(decoder, ids)
     blocks = [tap for tap in residuals if tap.place == "block"]
     assert [tap.layer for tap in blocks] == [0, 1, 2, 3, 4]
     assert [tap.name for tap in blocks] == ["embedding", "block", "block", "block", "block"]
-    assert [tap.layer for tap in residuals if tap.place == "mid"] == [1, 2, 3, 4]
-    ratio = (residuals[Tap(0)].norm(dim=-1) / decoder.embedding(ids).norm(dim=-1)).mean().item()
+    middles = [tap.layer for tap in residuals if tap.place == "mid"]
+    assert middles == ([1, 2, 3, 4] if family in SEQUENTIAL else [])
+    raw = decoder.embedding.weight[ids]
+    ratio = (residuals[Tap(0)].norm(dim=-1) / raw.norm(dim=-1)).mean().item()
+    alone = decoder.facts.start_of_stream == "the token embedding, unscaled"
+    assert alone == (family not in ("gpt2", "opt", "bloom", "gemma2", "gemma3"))
     assert (ratio == pytest.approx(1.0, abs=1e-6)) is alone
-    assert ("plus the learned position" in decoder.facts.start_of_stream) is not alone
-    assert torch.equal(residuals[Tap(0)], decoder.embedding(ids)) is alone
+    assert torch.equal(residuals[Tap(0)], raw) is alone
+    if family.startswith("gemma"):
+        assert ratio == pytest.approx(24**0.5, rel=1e-6)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -69,34 +76,52 @@ def test_every_family_hands_over_all_documents_of_a_batch(family):
     ids = tiny_ids(documents=2, tokens=12)
     residuals, reads = seen_by(tiny_decoder(family), ids)
     assert {tuple(state.shape) for state in (*residuals.values(), *reads.values())} == {(2, 12, 24)}
-    assert len(residuals) == 9
+    assert len(residuals) == (9 if family in SEQUENTIAL else 5)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_mid_taps_are_the_stream_plus_attention_and_block_taps_add_the_mlp(family):
-    decoder, ids = tiny_decoder(family), tiny_ids()
+def added_by(decoder, ids) -> tuple[dict, dict]:
+    """The stream at every tap, and what each sublayer adds to it."""
     outputs = {}
     for layer in range(1, 5):
-        for kind, part in (("attention", decoder.attention(layer)), ("mlp", decoder.mlp(layer))):
-            part.register_forward_hook(
+        for kind in ("attention", "mlp"):
+            decoder.added(kind, layer).register_forward_hook(
                 lambda module, inputs, output, key=(kind, layer): outputs.update(
-                    {key: output[0] if isinstance(output, tuple) else output}
+                    {key: (output[0] if isinstance(output, tuple) else output).reshape(*ids.shape, 24)}
                 )
             )
     residuals, _ = seen_by(decoder, ids)
+    return residuals, outputs
+
+
+@pytest.mark.parametrize("family", SEQUENTIAL)
+def test_mid_taps_are_the_stream_plus_attention_and_block_taps_add_the_mlp(family):
+    residuals, outputs = added_by(tiny_decoder(family), tiny_ids())
     for layer in range(1, 5):
         middle = residuals[Tap(layer - 1)] + outputs["attention", layer]
         torch.testing.assert_close(residuals[Tap(layer, "mid")], middle)
         torch.testing.assert_close(residuals[Tap(layer)], middle + outputs["mlp", layer])
 
 
+@pytest.mark.parametrize("family", PARALLEL)
+def test_a_parallel_block_adds_attention_and_mlp_of_one_stream_and_has_no_mid_tap(family):
+    decoder = tiny_decoder(family)
+    residuals, outputs = added_by(decoder, tiny_ids())
+    for layer in range(1, 5):
+        both = outputs["attention", layer] + outputs["mlp", layer]
+        torch.testing.assert_close(residuals[Tap(layer)], residuals[Tap(layer - 1)] + both)
+    with pytest.raises(ArgumentError, match=r"read one stream, so there is none between them\. Ask for block taps"):
+        capture(decoder, tiny_ids(), [Tap(2, "mid")])
+    assert capture(decoder, tiny_ids(), [Tap(2)]).at == (2,), "the remedy, followed"
+
+
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_is_read_is_the_norm_of_the_stream_with_its_gain(family):
+def test_what_is_read_is_the_norm_of_the_stream_with_its_gain_or_the_stream_itself(family):
     decoder = tiny_decoder(family)
     residuals, reads = seen_by(decoder, tiny_ids())
+    assert len(decoder.norms) == (1 if family == "olmo2" else len(residuals))
     with torch.no_grad():
-        for tap, norm in zip(taps_of(decoder), decoder.norms, strict=True):
-            assert torch.equal(norm(residuals[tap]), reads[tap])
+        for tap, (reader, is_norm) in zip(taps_of(decoder), decoder.readers, strict=True):
+            assert torch.equal(reader(residuals[tap]) if is_norm else residuals[tap], reads[tap])
 
 
 @pytest.mark.parametrize("family", FAMILIES)

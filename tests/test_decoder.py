@@ -11,11 +11,23 @@ import pytest
 import torch
 
 from armillary.errors import ArgumentError, NumericalError, UnsupportedModelError
+from armillary.models.anatomy import NO_LIMIT
 from armillary.models.contract import require
 from armillary.models.decoder import decoder_from_model, load_decoder, prove
-from tiny import CONTEXT, VOCABULARY, saved, tiny_decoder, tiny_gpt2, tiny_ids, tiny_llama, tiny_model, tiny_tokenizer
+from tiny import (
+    CONTEXT,
+    VOCABULARY,
+    families,
+    saved,
+    tiny_decoder,
+    tiny_gpt2,
+    tiny_ids,
+    tiny_llama,
+    tiny_model,
+    tiny_tokenizer,
+)
 
-FAMILIES = ("llama", "gpt2")
+FAMILIES = families()
 MODELS = {
     "llama, grouped heads, untied": lambda: tiny_llama(),
     "llama, grouped heads, tied": lambda: tiny_llama(tied=True),
@@ -33,7 +45,7 @@ def missed(model) -> list[str]:
 def test_tiny_models_of_each_family_keep_every_promise(which):
     promises = prove(decoder_from_model(MODELS[which]()))
     assert [promise for promise in promises if not promise.passed] == []
-    assert len({promise.name for promise in promises}) == len(promises) == 12
+    assert len({promise.name for promise in promises}) == len(promises) == 20
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -42,9 +54,10 @@ def test_the_proof_leaves_hooks_mode_and_attention_implementation_as_found(famil
     fired = []
     decoder.block(2).register_forward_hook(lambda *_: fired.append(1))
     before = {name: len(module._forward_hooks) for name, module in decoder.model.named_modules()}
+    implementation = decoder.model.config._attn_implementation
     prove(decoder)
     assert {name: len(module._forward_hooks) for name, module in decoder.model.named_modules()} == before
-    assert decoder.model.config._attn_implementation == "sdpa"
+    assert decoder.model.config._attn_implementation == implementation
     assert not decoder.model.training
     fired.clear()
     decoder.hidden(tiny_ids())
@@ -90,11 +103,13 @@ def test_a_mask_that_is_not_causal_is_caught():
         layer.self_attn.is_causal = False
 
         def blind(*arguments, forward=forward, **options):
-            options["attention_mask"] = torch.zeros(1, 1, 12, 12)
+            options["attention_mask"] = torch.zeros(
+                1, 1, *2 * [arguments[0].shape[1] if arguments else options["hidden_states"].shape[1]]
+            )
             return forward(*arguments, **options)
 
         layer.self_attn.forward = blind
-    assert missed(model) == ["causal"]
+    assert missed(model)[0] == "causal"
 
 
 def test_an_attention_without_effect_is_caught():
@@ -159,11 +174,14 @@ def test_attention_maps_are_missing_under_the_default_implementation_and_come_fo
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_facts_say_what_the_configuration_says(family):
-    facts = tiny_decoder(family).facts
-    expected = {"llama": (2, "RMSNorm", "rotary", False), "gpt2": (4, "LayerNorm", "learned", True)}[family]
-    assert (facts.key_value_heads, facts.norm, facts.positions, facts.tied) == expected
+    decoder = tiny_decoder(family)
+    facts, config = decoder.facts, decoder.model.config
+    assert (facts.family, facts.family_origin) == (family, "listed")
+    assert facts.key_value_heads == (getattr(config, "num_key_value_heads", None) or 4)
+    assert facts.tied == config.tie_word_embeddings
     assert (facts.layers, facts.heads, facts.head_dim, facts.width) == (4, 4, 6, 24)
-    assert (facts.vocabulary, facts.context, facts.dtype, facts.quantization) == (VOCABULARY, CONTEXT, "float32", None)
+    assert (facts.vocabulary, facts.dtype, facts.quantization) == (VOCABULARY, "float32", None)
+    assert facts.context == (NO_LIMIT if family == "bloom" else CONTEXT)
     assert (facts.library_spread, facts.released_spread) == (0.02, None)
 
 
@@ -195,7 +213,7 @@ def test_the_loss_of_a_document_of_one_token_is_undefined():
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_a_saved_folder_loads_in_the_type_asked_for_and_keeps_its_contract(family, dtype, tmp_path):
-    model = {"llama": tiny_llama, "gpt2": tiny_gpt2}[family]()
+    model = tiny_model(family)
     folder = saved(model.to(torch.bfloat16), tmp_path / "model")
     decoder = load_decoder(folder, dtype=dtype, device="cpu")
     assert decoder.facts.dtype == dtype

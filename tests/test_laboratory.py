@@ -14,8 +14,8 @@ import xarray as xr
 
 from armillary.errors import ArgumentError, CheckMissed, NumericalError, UnsoundError
 from armillary.models.conditions import Ablated, Initial, Trained
-from armillary.models.contract import _test_ids
 from armillary.models.documents import Documents
+from armillary.models.evidence import random_ids
 from armillary.observables.clustering import cluster_count
 from armillary.observables.distances import AngularDistance
 from armillary.observables.grouping import Connected, Grouping
@@ -392,7 +392,7 @@ def test_states_that_are_not_finite_are_named_by_condition_layer_document_and_to
 ) -> None:
     decoder, chosen = tiny_decoder("llama"), documents()
     # a token that the proof's own ids do not hold, so that the decoder proves itself and the documents break it
-    giant = next(int(token) for token in chosen.token_ids[3, 1:] if token not in _test_ids(decoder, 12))
+    giant = next(int(token) for token in chosen.token_ids[3, 1:] if token not in random_ids(decoder, 12))
     with torch.no_grad():
         decoder.embedding.weight[giant] = bad
     where = (chosen.token_ids == giant).nonzero()[0].tolist()

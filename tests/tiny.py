@@ -80,6 +80,103 @@ def tiny_gpt2(*, seed: int = 0, layers: int = 4, width: int = 24, heads: int = 4
     return randomized(GPT2LMHeadModel(config), seed=seed)
 
 
+USUAL: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 24,
+    "intermediate_size": 48,
+    "num_attention_heads": 4,
+    "max_position_embeddings": CONTEXT,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+}
+GROUPED: dict[str, Any] = {**USUAL, "num_key_value_heads": 2}
+WINDOW = 8
+OWN_NAMES: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 24,
+    "num_attention_heads": 4,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+}
+EXPERTS = {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+NEOX = {**USUAL, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.67}}
+LISTED: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "mistral": ("MistralConfig", "MistralForCausalLM", {**GROUPED, "sliding_window": WINDOW}),
+    "qwen2": ("Qwen2Config", "Qwen2ForCausalLM", GROUPED),
+    "qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {**GROUPED, "head_dim": 6}),
+    "gpt_neox": ("GPTNeoXConfig", "GPTNeoXForCausalLM", NEOX),
+    "gpt_neox_sequential": ("GPTNeoXConfig", "GPTNeoXForCausalLM", {**NEOX, "use_parallel_residual": False}),
+    "gemma2": (
+        "Gemma2Config",
+        "Gemma2ForCausalLM",
+        {**GROUPED, "head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": WINDOW, "attn_logit_softcapping": 5.0},
+    ),
+    "gemma3": (
+        "Gemma3TextConfig",
+        "Gemma3ForCausalLM",
+        {**GROUPED, "head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": WINDOW, "sliding_window_pattern": 2},
+    ),
+    "opt": (
+        "OPTConfig",
+        "OPTForCausalLM",
+        {**OWN_NAMES, "ffn_dim": 48, "max_position_embeddings": CONTEXT, "word_embed_proj_dim": 24},
+    ),
+    "phi": (
+        "PhiConfig",
+        "PhiForCausalLM",
+        {**USUAL, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.67}},
+    ),
+    "olmo2": ("Olmo2Config", "Olmo2ForCausalLM", GROUPED),
+    "bloom": ("BloomConfig", "BloomForCausalLM", OWN_NAMES),
+    "mixtral": ("MixtralConfig", "MixtralForCausalLM", {**GROUPED, "num_local_experts": 3}),
+    "qwen2_moe": (
+        "Qwen2MoeConfig",
+        "Qwen2MoeForCausalLM",
+        {**GROUPED, **EXPERTS, "shared_expert_intermediate_size": 16},
+    ),
+    "qwen3_moe": ("Qwen3MoeConfig", "Qwen3MoeForCausalLM", {**GROUPED, **EXPERTS, "head_dim": 6}),
+    "gpt_oss": (
+        "GptOssConfig",
+        "GptOssForCausalLM",
+        {
+            **GROUPED,
+            "num_local_experts": 3,
+            "num_experts_per_tok": 2,
+            "head_dim": 6,
+            "sliding_window": WINDOW,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
+        },
+    ),
+}
+"""What makes a tiny instance of every family besides Llama and GPT-2: configuration, model, fields."""
+
+
+def families() -> tuple[str, ...]:
+    """The name of every listed family: a row without a tiny instance fails the tests that ask for one."""
+    from armillary.models.families import FAMILIES
+
+    return tuple(FAMILIES)
+
+
+def sequential_families() -> tuple[str, ...]:
+    """Those whose blocks have a tap between attention and MLP."""
+    from armillary.models.families import FAMILIES
+
+    return tuple(name for name, row in FAMILIES.items() if row.residual == "sequential")
+
+
+def built(config: str, model: str, fields: dict[str, Any], *, seed: int = 0, layers: int = 4, **changed: Any) -> Any:
+    """A random model of the library from the names of its classes; `tied` and other fields override."""
+    import transformers
+
+    if "tied" in changed:
+        changed["tie_word_embeddings"] = changed.pop("tied")
+    made = getattr(transformers, config)(**{**fields, "num_hidden_layers": layers, **changed})
+    return randomized(getattr(transformers, model)(made), seed=seed)
+
+
 def tiny_tokenizer() -> Any:
     """Byte-level: one token a byte, ids 0..255, and four special tokens; it adds no start token."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -97,7 +194,9 @@ def tiny_tokenizer() -> Any:
 
 
 def tiny_model(family: str, **options: Any) -> Any:
-    """`tiny_llama` or `tiny_gpt2` by the name of the family."""
+    """A tiny random model of a listed family, by its name: four blocks of width 24 with four heads."""
+    if family in LISTED:
+        return built(*LISTED[family], **options)
     return {"llama": tiny_llama, "gpt2": tiny_gpt2}[family](**options)
 
 

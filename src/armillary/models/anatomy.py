@@ -11,10 +11,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from armillary.errors import ArgumentError
-from armillary.models.families import Family
+from armillary.models.families import SQRT_WIDTH, Family
 from armillary.shapes import Configuration, TokenIds, Value
 
-__all__ = ["Decoder", "DecoderFacts", "weight_hash"]
+__all__ = ["NO_LIMIT", "Decoder", "DecoderFacts", "weight_hash"]
+
+NO_LIMIT = 2**31 - 1
+"""The context of a decoder in which nothing sets one: positions come from distances, and no configuration says more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,13 +28,15 @@ class DecoderFacts:
     `library_spread` is the initialization spread the library fills in when nobody says one, `released_spread` the one
     the released configuration states, or None when nobody recorded it; `weight_hash` is over the tensors as loaded;
     `revision` is the commit of a hub id; `permitted` says what was read or run because somebody permitted it; `notes`
-    are sentences on what was found while loading.
+    are sentences on what was found while loading. `family_origin` is "listed", or "inferred" for a decoder that no row
+    names; `attention_rows` says what a row of an attention map sums to.
     """
 
     name: str
     source: str
     architecture: str
     family: str
+    family_origin: str
     layers: int
     heads: int
     key_value_heads: int
@@ -44,12 +49,13 @@ class DecoderFacts:
     residual: str
     positions: str
     start_of_stream: str
+    attention_rows: str
     tied: bool
     dtype: str
     quantization: str | None
     weight_hash: str
     tokenizer: str
-    library_spread: float
+    library_spread: float | None
     released_spread: float | None
     revision: str | None = None
     permitted: tuple[str, ...] = ()
@@ -86,8 +92,8 @@ class Decoder:
 
     @property
     def blocks(self) -> tuple[nn.Module, ...]:
-        """Blocks 1..L in order."""
-        return tuple(self.part(self.family.blocks).children())
+        """Blocks 1..L in order, a repeated one as often as it is repeated."""
+        return tuple(module for module in self.part(self.family.blocks)._modules.values() if module is not None)
 
     @property
     def embedding(self) -> nn.Module:
@@ -105,10 +111,53 @@ class Decoder:
         return self.part(self.family.head)
 
     @property
+    def readers(self) -> tuple[tuple[nn.Module, bool], ...]:
+        """Who reads the stream at each tap, in the order of the pass, and whether it is a norm.
+
+        In every block what the attention reads through, then (in a sequential block) what the MLP reads through, and
+        last the final norm. A sublayer without a norm of its own reads the stream itself.
+        """
+        row = self.family
+        within = [(row.attention_norm, row.attention)]
+        if row.residual == "sequential":
+            within.append((row.mlp_norm, row.mlp))
+        inside = [
+            (block.get_submodule(norm or sublayer), norm is not None)
+            for block in self.blocks
+            for norm, sublayer in within
+        ]
+        return (*inside, (self.final_norm, True))
+
+    @property
     def norms(self) -> tuple[nn.Module, ...]:
-        """Attention norm and MLP norm of each block in order, then the final norm: 2 L + 1 modules."""
-        within = (self.family.attention_norm, self.family.mlp_norm)
-        return (*(block.get_submodule(path) for block in self.blocks for path in within), self.final_norm)
+        """The norms through which the stream is read, in the order of the pass; the final norm is the last."""
+        return tuple(module for module, is_norm in self.readers if is_norm)
+
+    def norm_after(self, layer: int) -> nn.Module | None:
+        """The norm that reads the stream after block `layer` (0: the embedding); None if it is read as it is."""
+        reader, is_norm = self.readers[layer * (2 if self.family.residual == "sequential" else 1)]
+        return reader if is_norm else None
+
+    def gain(self, norm: nn.Module) -> Tensor | None:
+        """What a norm multiplies its normalized rows by, [width]; None for a norm without a gain."""
+        weight: Any = getattr(norm, "weight", None)
+        if weight is None or self.family.gain == "none":
+            return None
+        held: Tensor = weight.detach()
+        return 1 + held if self.family.gain == "1 + weight" else held
+
+    def window(self, layer: int) -> int | None:
+        """How many tokens the attention of block `layer` sees, itself included; None where all earlier ones."""
+        config = self.model.config
+        size = getattr(config, "sliding_window", None)
+        kinds = getattr(config, "layer_types", None)
+        if not size or getattr(config, "use_sliding_window", True) is False:
+            return None
+        return int(size) if not kinds or kinds[layer - 1] == "sliding_attention" else None
+
+    def key_value_head(self, head: int) -> int:
+        """The key-value head that query head `head` (from 0) reads: heads in a row share one."""
+        return head * self.facts.key_value_heads // self.facts.heads
 
     def part(self, path: str) -> nn.Module:
         """The module at a dotted path of the model."""
@@ -132,13 +181,47 @@ class Decoder:
         """The MLP sublayer of block `layer`, 1..L."""
         return self.block(layer).get_submodule(self.family.mlp)
 
+    def added(self, sublayer: str, layer: int) -> nn.Module:
+        """The module whose output "attention" or "mlp" of block `layer` adds to the stream, times `multiplier`."""
+        row = self.family
+        path = (row.attention_added or row.attention) if sublayer == "attention" else (row.mlp_added or row.mlp)
+        return self.block(layer).get_submodule(path)
+
+    @property
+    def multiplier(self) -> float:
+        """What every sublayer's output is multiplied by before it is added."""
+        field = self.family.residual_multiplier
+        return 1.0 if field is None else float(getattr(self.model.config, field))
+
+    @property
+    def embedding_multiplier(self) -> float:
+        """What the token embedding is multiplied by on its way to layer 0."""
+        field = self.family.embedding_multiplier
+        if field == SQRT_WIDTH:
+            return float(self.facts.width**0.5)
+        return 1.0 if field is None else float(getattr(self.model.config, field))
+
     def attention_output(self, layer: int) -> nn.Module:
         """The output projection of the attention of block `layer`, 1..L."""
-        return self.block(layer).get_submodule(self.family.attention_output)
+        return self.written("attention", layer)[0][0]
 
     def mlp_output(self, layer: int) -> nn.Module:
-        """The output projection of the MLP of block `layer`, 1..L."""
-        return self.block(layer).get_submodule(self.family.mlp_output)
+        """The output projection of the MLP of block `layer`, 1..L; the experts of a mixture."""
+        return self.written("mlp", layer)[0][0]
+
+    def written(self, sublayer: str, layer: int) -> tuple[tuple[nn.Module, str], ...]:
+        """The tensors that write the output of "attention" or "mlp" of block `layer`, as (module, attribute)."""
+        paths = self.family.attention_output if sublayer == "attention" else self.family.mlp_output
+        found: list[tuple[nn.Module, str]] = []
+        for path in paths:
+            parent, _, attribute = path.rpartition(".")
+            owner = self.block(layer).get_submodule(parent)
+            if attribute in owner._parameters:
+                found.append((owner, attribute))
+                continue
+            module = owner.get_submodule(attribute)
+            found += [(module, kind) for kind in ("weight", "bias") if getattr(module, kind, None) is not None]
+        return tuple(found)
 
     def checked(self, ids: Tensor) -> Tensor:
         """The ids on the decoder's device, once they are [documents, tokens], within the context and the vocabulary.
@@ -165,7 +248,7 @@ class Decoder:
         return ids.to(self.device)
 
     def hidden(self, ids: Tensor) -> Configuration:
-        """The output of the final norm: one forward pass without the head and without gradient.
+        """What the head reads, the output of the final norm: one forward pass without the head and without gradient.
 
         Args:
             ids: [documents, tokens], no padding.
@@ -184,6 +267,19 @@ class Decoder:
             logits: Tensor = self.model(input_ids=self.checked(ids), use_cache=False).logits
         return logits
 
+    def logits_from(self, final_states: Configuration) -> Float[Tensor, "*batch tokens vocabulary"]:
+        """Logits of the states that `hidden` returns: the head, and what the family does to its output.
+
+        Formula: with z the head's output, z times a multiplier or over a divisor, and cap tanh(z / cap) under a cap.
+        """
+        row, config = self.family, self.model.config
+        logits: Tensor = self.head(final_states)
+        for field, sign in ((row.logit_multiplier, 1), (row.logit_divisor, -1)):
+            number = getattr(config, field, None) if field else None
+            logits = logits if number is None else logits * number if sign > 0 else logits / number
+        cap = getattr(config, row.logit_cap, None) if row.logit_cap else None
+        return logits if cap is None else torch.tanh(logits / cap) * cap
+
     def loss(self, final_states: Configuration, ids: TokenIds) -> Value:
         """Next-token cross entropy, one number a document, logits held for one document at a time.
 
@@ -200,7 +296,7 @@ class Decoder:
             return losses
         with torch.no_grad():
             for document, (states, targets) in enumerate(zip(final_states, ids, strict=True)):
-                logits = self.head(states[:-1].to(self.device)).float()
+                logits = self.logits_from(states[:-1].to(self.device)).float()
                 losses[document] = nn.functional.cross_entropy(logits, targets[1:].to(self.device)).double().cpu()
         return losses
 

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from armillary.errors import CheckMissed
 from armillary.models.anatomy import Decoder
-from armillary.models.contract import ROUNDING, left_as_found
+from armillary.models.contract import left_as_found
+from armillary.models.evidence import ROUNDING
 from armillary.shapes import TokenIds
 
 __all__ = ["AttentionSink", "attention_stream", "require_same_logits"]

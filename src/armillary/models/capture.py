@@ -1,4 +1,4 @@
-"""The residual stream as it passes: plain forward hooks on the norms that return nothing and are gone afterwards."""
+"""The residual stream as it passes: plain hooks on whoever reads it; they return nothing and are gone afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Tap:
     """One place on the residual stream.
 
     "block" at layer l is the stream after block l (layer 0: the embedding), "mid" at layer l the stream after the
-    attention of block l, l = 1..L.
+    attention of block l, l = 1..L. A parallel block, whose attention and MLP read one stream, has no "mid".
     """
 
     layer: int
@@ -42,14 +42,20 @@ class Tap:
 Sink = Callable[[Tap, Tensor, Tensor], Any]
 """Called as sink(tap, residual, read): the stream [documents, tokens, width] and what the next sublayer reads of it.
 
-`read` is the norm's output; after the last block, the final norm's. Both are the live tensors: never write to them."""
+`read` is the norm's output; after the last block, the final norm's. Where a sublayer has no norm of its own it reads
+the stream itself, and `read` is `residual`. Both are the live tensors: never write to them."""
 
 
 def taps_of(decoder: Decoder) -> tuple[Tap, ...]:
-    """Every tap in the order of the pass: embedding, mid 1, block 1, mid 2, ..., block L; one for each norm."""
+    """Every tap in the order of the pass, one for each of `Decoder.readers`.
+
+    Embedding, mid 1, block 1, mid 2, ..., block L; embedding, block 1, ..., block L for parallel blocks.
+    """
     layers = range(decoder.facts.layers)
-    within = [tap for layer in layers for tap in (Tap(layer, "block"), Tap(layer + 1, "mid"))]
-    return (*within, Tap(decoder.facts.layers, "block"))
+    places: tuple[Tap, ...] = tuple(Tap(layer) for layer in range(decoder.facts.layers + 1))
+    if decoder.family.residual == "sequential":
+        places += tuple(Tap(layer + 1, "mid") for layer in layers)
+    return tuple(sorted(places, key=lambda tap: tap.depth))
 
 
 def hook_count(model: nn.Module) -> int:
@@ -68,17 +74,34 @@ def stream(decoder: Decoder, sink: Sink) -> Iterator[None]:
         decoder: whose stream.
         sink: see `Sink`.
     """
+    shape: list[torch.Size] = []  # of the stream; some blocks hand their MLP's norm all rows in one list
     with ExitStack() as hooks:
-        for tap, norm in zip(taps_of(decoder), decoder.norms, strict=True):
-            hooks.callback(norm.register_forward_hook(_telling(tap, sink)).remove)
+        for tap, (reader, is_norm) in zip(taps_of(decoder), decoder.readers, strict=True):
+            hook: Any = _telling(tap, sink, shape)
+            if is_norm:
+                handle = reader.register_forward_hook(hook, with_kwargs=True)
+            else:
+                handle = reader.register_forward_pre_hook(hook, with_kwargs=True)
+            hooks.callback(handle.remove)
         yield
 
 
-def _telling(tap: Tap, sink: Sink) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
-    def hook(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-        sink(tap, inputs[0].detach(), output.detach())
+def _telling(tap: Tap, sink: Sink, shape: list[torch.Size]) -> Callable[..., None]:
+    def hook(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: Tensor | None = None) -> None:
+        residual = first_tensor(inputs, named).detach()
+        if residual.ndim > 2:
+            shape[:] = [residual.shape]
+        elif shape:
+            residual = residual.reshape(shape[0])
+        sink(tap, residual, residual if output is None else output.detach().reshape(residual.shape))
 
     return hook
+
+
+def first_tensor(inputs: tuple[Any, ...], named: dict[str, Any]) -> Tensor:
+    """The first tensor among a module's arguments: what it reads."""
+    tensor: Tensor = next(value for value in (*inputs, *named.values()) if isinstance(value, Tensor))
+    return tensor
 
 
 def capture(decoder: Decoder, documents: Any, taps: Sequence[Tap] | None = None, *, batch_size: int = 8) -> Ensemble:
@@ -107,6 +130,11 @@ def capture(decoder: Decoder, documents: Any, taps: Sequence[Tap] | None = None,
     )
     for tap in chosen:
         if tap not in known:
+            if tap.place == "mid" and decoder.family.residual == "parallel":
+                raise ArgumentError(
+                    f"Argument `taps` must hold block taps only, but holds {tap}: attention and MLP of "
+                    f"{decoder.facts.name} read one stream, so there is none between them. Ask for block taps."
+                )
             raise ArgumentError(
                 f"Argument `taps` must lie on the stream of {decoder.facts.layers} blocks, but holds {tap}. "
                 f"Block taps are layers 0..{decoder.facts.layers}, mid taps layers 1..{decoder.facts.layers}."

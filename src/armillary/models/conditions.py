@@ -19,8 +19,9 @@ from typing import Any, Literal
 from armillary.errors import ArgumentError
 from armillary.models.anatomy import Decoder, DecoderFacts, weight_hash
 from armillary.models.freshness import fresh_model, freshness
+from armillary.models.positions import positions_silenced
 from armillary.models.proofs import ConditionProof, evaluation, fingerprints, manner, require_same
-from armillary.models.removal import cuts_of, removed
+from armillary.models.removal import cuts_of, removed, require_silent
 
 __all__ = [
     "PARTS",
@@ -158,7 +159,7 @@ class Initial:
             CheckMissed: A tensor is still the trained one, a tie is lost, or the spread did not arrive.
         """
         spread = self.spread(decoder.facts)
-        fresh = fresh_model(decoder.model, spread=spread, seed=self.seed)
+        fresh = fresh_model(decoder.model, spread=spread, seed=self.seed, field=decoder.family.spread)
         proof = freshness(decoder.model, fresh, spread=spread, layers=decoder.facts.layers, origin=self.label)
         facts = dataclasses.replace(decoder.facts, quantization=None, weight_hash=weight_hash(fresh))
         yield Applied(dataclasses.replace(decoder, model=fresh, facts=facts), proof)
@@ -168,9 +169,10 @@ class Initial:
 class Ablated:
     """The trained decoder with one component removed: zeros where it is written into the stream.
 
-    Attention and MLP: the output projection (weight and bias) is zero, so the sublayer adds nothing. Head: its columns
-    of the attention's output projection are zero; its query, key and value are computed and thrown away. Positions: all
-    rotary frequencies are zero (every rotation is the identity), or the learned position vectors are.
+    Attention and MLP: the output projection (weight and bias) is zero, in a mixture that of every expert, so the
+    sublayer adds nothing. Head: its columns of the output projection are zero; its query, key and value are
+    computed and thrown away. Positions: all rotary frequencies are zero (no rotation is left), or the learned
+    position vectors are, or the attention is called without its alibi; a sliding window stays.
 
     Args:
         part: "attention", "mlp", "positions" or "head".
@@ -219,7 +221,8 @@ class Ablated:
 
     def check_fits(self, decoder: Decoder) -> None:
         """Raises ArgumentError if the decoder has no such block or head, UnsupportedModelError if no such part."""
-        cuts_of(decoder, self.part, layers=self.layers, head=self.head)
+        if self.part != "positions" or decoder.family.position_argument is None:
+            cuts_of(decoder, self.part, layers=self.layers, head=self.head)
 
     @contextmanager
     def applied(self, decoder: Decoder) -> Iterator[Applied]:
@@ -229,9 +232,17 @@ class Ablated:
             ArgumentError: The decoder has no such block or head.
             CheckMissed: Another tensor changed, nothing changed, or the weights afterwards are not those before.
         """
+        model, argument = decoder.model, decoder.family.position_argument
+        if self.part == "positions" and argument is not None:
+            with evaluation(model), positions_silenced(decoder, argument, label=self.label) as proof:
+                yield Applied(decoder, proof)
+            return
         cuts = cuts_of(decoder, self.part, layers=self.layers, head=self.head)
-        model = decoder.model
         with evaluation(model), removed(model, cuts, name=self.name, label=self.label) as proof:
+            if self.part in ("attention", "mlp"):
+                require_silent(decoder, self.part, self.layers, self.name)
+                sublayers = "all" if self.layers is None else str(len(self.layers))
+                proof = dataclasses.replace(proof, sentence=f"{proof.sentence}; {sublayers} add exactly zero")
             yield Applied(decoder, proof)
 
 

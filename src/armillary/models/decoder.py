@@ -10,14 +10,16 @@ from typing import Any
 
 import torch
 
-from armillary.errors import ArgumentError, UnsupportedModelError
-from armillary.models.anatomy import Decoder, DecoderFacts, weight_hash
+from armillary.errors import ArgumentError
+from armillary.models.anatomy import Decoder, DecoderFacts
 from armillary.models.contract import Promise, prove, require
-from armillary.models.families import FAMILIES, Family, family_of
+from armillary.models.facts import facts_of
+from armillary.models.families import Family
 from armillary.models.placement import placed, placement, require_everywhere
+from armillary.models.recognition import row_of
 from armillary.models.soundness import require_sound
 from armillary.models.sources import ModelFolder, model_folder, tokenizer_folder
-from armillary.models.tokenizer import folder_tokenizer, require_fit, require_tokens, tokenizer_words
+from armillary.models.tokenizer import folder_tokenizer, require_fit, require_tokens
 from armillary.models.weights import quietly, read_model, stored_types
 
 __all__ = ["DTYPES", "Decoder", "DecoderFacts", "Promise", "decoder_from_model", "load_decoder", "prove", "require"]
@@ -74,10 +76,10 @@ def load_decoder(
     )
     words = _tokenizer(folder, tokenizer)
     model = read_model(folder, kind, device_map=where.device_map)
-    family = _row_of(model)
+    family = row_of(model)
     notes = (*_precision(folder, model, dtype), *require_sound(model, family, name=folder.name))
     known_hash = folder.weight_hash if kind is torch.float32 else None
-    facts = _facts(
+    facts = facts_of(
         model,
         family,
         words,
@@ -92,7 +94,7 @@ def load_decoder(
     decoder = Decoder(placed(model, where), words, family, facts)
     if where.device_map is not None:
         require_everywhere(decoder)
-    if prove:
+    if prove or family.origin != "listed":
         require(decoder, _prove(decoder))
     return decoder
 
@@ -108,7 +110,7 @@ def decoder_from_model(
     """A decoder around a model that is loaded already; it is set to evaluation mode and otherwise left alone.
 
     Args:
-        model: the library's causal language model of a known family.
+        model: the library's causal language model.
         tokenizer: its tokenizer, or None.
         name: recorded; None takes what the configuration says.
         source: recorded, where it came from in words.
@@ -116,45 +118,33 @@ def decoder_from_model(
     Returns:
         The decoder, not yet proved: `prove(decoder)` says what it keeps.
     Raises:
-        UnsupportedModelError: an unknown family, or a part of the family that the model lacks.
+        UnsupportedModelError: no row names it and none can be inferred, or a part of its row that the model lacks.
     """
-    family = _row_of(model)
+    family = row_of(model.eval() if hasattr(model, "eval") else model)
     notes = require_sound(model, family, name=name or type(model).__name__)
-    facts = _facts(
-        model.eval(),
+    facts = facts_of(
+        model,
         family,
         tokenizer,
         name=name or model.config.name_or_path or type(model).__name__,
         source=source,
         quantization=quantization,
-        released_spread=_released_spread(model),
+        released_spread=_released_spread(model, family),
         known_hash=None,
     )
     notes += require_fit(tokenizer, rows=facts.vocabulary, name=facts.name)
     return Decoder(model, tokenizer, family, replace(facts, notes=notes))
 
 
-def _row_of(model: Any) -> Family:
-    architecture = type(model).__name__
-    family = next((row for kind in type(model).__mro__ if (row := family_of(kind.__name__)) is not None), None)
-    if family is None:
-        known = ", ".join(kind for row in FAMILIES.values() for kind in row.architectures)
-        raise UnsupportedModelError(
-            f"Argument `model` must be a decoder of a known family ({known}), but is {architecture}. "
-            "Measure another model, or add its family (one row of data)."
-        )
-    return family
-
-
-def _released_spread(model: Any) -> float | None:
+def _released_spread(model: Any, family: Family) -> float | None:
     """The spread that a model object was released with; None where only the library's default stands there.
 
     A configuration that was read from somewhere has a name; one that was made on the spot says what the library fills
     in where nobody gave a number, and that is nobody's recipe.
     """
     config = model.config
-    spread = getattr(config, "initializer_range", None)
-    if not config.name_or_path and spread == getattr(type(config)(), "initializer_range", None):
+    spread = getattr(config, family.spread, None)
+    if not config.name_or_path and spread == getattr(type(config)(), family.spread, None):
         return None
     return None if spread is None else float(spread)
 
@@ -195,54 +185,3 @@ def _dtype(dtype: str) -> torch.dtype:
         raise ArgumentError(f'Argument `dtype` must be one of {", ".join(DTYPES)}, but is {dtype!r}. Use "float32".')
     kind: torch.dtype = getattr(torch, dtype)
     return kind
-
-
-def _facts(
-    model: Any,
-    family: Family,
-    tokenizer: Any,
-    *,
-    name: str,
-    source: str,
-    quantization: str | None,
-    released_spread: float | None,
-    known_hash: str | None,
-) -> DecoderFacts:
-    config = model.config
-    heads = config.num_attention_heads
-    parts = (family.embedding, family.head, family.final_norm, family.blocks)
-    try:
-        embedding, head, _, blocks = (model.get_submodule(path) for path in parts)
-        for block in blocks.children():
-            for path in (family.attention, family.mlp, family.attention_norm, family.mlp_norm):
-                block.get_submodule(path)
-    except AttributeError as trouble:
-        raise UnsupportedModelError(
-            f"Argument `model` must have the parts of the family {family.name}, but {trouble}. Correct the family's "
-            "row."
-        ) from trouble
-    return DecoderFacts(
-        name=name,
-        source=source,
-        architecture=type(model).__name__,
-        family=family.name,
-        layers=len(tuple(blocks.children())),
-        heads=heads,
-        key_value_heads=getattr(config, "num_key_value_heads", None) or heads,
-        head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
-        width=config.hidden_size,
-        vocabulary=embedding.num_embeddings,
-        context=config.max_position_embeddings,
-        norm=family.norm,
-        norm_place=family.norm_place,
-        residual=family.residual,
-        positions=family.positions,
-        start_of_stream=family.start_of_stream,
-        tied=head.weight is embedding.weight,
-        dtype=str(embedding.weight.dtype).removeprefix("torch."),
-        quantization=quantization,
-        weight_hash=known_hash or weight_hash(model),
-        tokenizer=tokenizer_words(tokenizer),
-        library_spread=type(config)().initializer_range,
-        released_spread=released_spread,
-    )

@@ -15,13 +15,14 @@ from armillary.models.proofs import ConditionProof, kind_of, kinds, listed, mann
 __all__ = ["fresh_model", "freshness"]
 
 
-def fresh_model(trained: Any, *, spread: float, seed: int) -> Any:
+def fresh_model(trained: Any, *, spread: float, seed: int, field: str = "initializer_range") -> Any:
     """A new model from a copy of the configuration; torch's global random state is as before afterwards.
 
     Args:
         trained: The model whose configuration, dtype, device and attention are taken.
         spread: Standard deviation of the matrices, as the family's own rule uses it.
         seed: Of the draw, which happens on the CPU.
+        field: Of the configuration, the one that holds the spread.
 
     Returns:
         The fresh model in evaluation mode.
@@ -32,12 +33,12 @@ def fresh_model(trained: Any, *, spread: float, seed: int) -> Any:
     from transformers import AutoModelForCausalLM
 
     config = copy.deepcopy(trained.config)
-    if not hasattr(config, "initializer_range"):
+    if not hasattr(config, field):
         raise UnsupportedModelError(
-            "Argument `decoder` must have a configuration with an `initializer_range` to be drawn afresh, but "
+            f"Argument `decoder` must have a configuration with an `{field}` to be drawn afresh, but "
             f"{type(config).__name__} has none. Leave out the initial conditions."
         )
-    config.initializer_range = spread
+    setattr(config, field, spread)
     if hasattr(config, "quantization_config"):
         del config.quantization_config  # a fresh model is not quantized
     with torch.random.fork_rng(devices=[]):
@@ -45,6 +46,9 @@ def fresh_model(trained: Any, *, spread: float, seed: int) -> Any:
         fresh: Any = AutoModelForCausalLM.from_config(
             config, dtype=trained.dtype, attn_implementation=trained.config._attn_implementation
         )
+    experts = getattr(trained.config, "_experts_implementation", None)
+    if experts is not None:
+        fresh.set_experts_implementation(experts)
     buffers = dict(trained.named_buffers())
     for name, buffer in fresh.named_buffers():  # a model cast as a whole has cast its position frequencies too
         if name in buffers:
@@ -114,7 +118,8 @@ def _form(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def _constant(tensor: Tensor) -> bool:
-    return tensor.ndim == 1 and bool((tensor == tensor[0]).all())
+    """One number throughout: gains, biases, and the biases of all experts in one table."""
+    return bool((tensor == tensor.flatten()[0]).all())
 
 
 def _shares_a_row(old: Tensor, new: Tensor) -> bool:

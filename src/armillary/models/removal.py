@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from armillary.errors import ArgumentError, CheckMissed, UnsupportedModelError
 from armillary.models.anatomy import Decoder
+from armillary.models.positions import position_tensors
 from armillary.models.proofs import ConditionProof, differing, fingerprints, kinds, listed, manner, require_same
 
-__all__ = ["Cut", "cuts_of", "removed"]
+__all__ = ["Cut", "cuts_of", "removed", "require_silent"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,15 +78,15 @@ def cuts_of(
         head: For part "head": which, from 0.
 
     Returns:
-        Weight and bias of each output projection; for one head its columns of the weight; for positions the rotary
-        frequencies or the learned vectors.
+        Weight and bias of each output projection, in a mixture those of all experts; for one head its columns of the
+        weight; for positions the rotary frequencies or the learned vectors.
 
     Raises:
         ArgumentError: The decoder has no such block or head.
         UnsupportedModelError: The decoder has no such part, or not in a place where it can be cut.
     """
     if part == "positions":
-        return _position_cuts(decoder)
+        return tuple(Cut(*found) for found in position_tensors(decoder))
     total = decoder.facts.layers
     blocks = tuple(layers) if layers is not None else tuple(range(1, total + 1))
     if max(blocks) > total:
@@ -94,18 +95,62 @@ def cuts_of(
             ". Block l is the one whose output is layer l."
         )
     names = {id(module): name for name, module in decoder.model.named_modules()}
+    sublayer = "mlp" if part == "mlp" else "attention"
     cuts = []
     for layer in blocks:
-        projection = decoder.mlp_output(layer) if part == "mlp" else decoder.attention_output(layer)
-        where = (slice(None),) if head is None else _head_columns(projection, head, decoder)
-        for attribute in ("weight", "bias") if head is None else ("weight",):
-            tensor = getattr(projection, attribute, None)
-            if tensor is not None:
-                cuts.append(Cut(projection, attribute, f"{names[id(projection)]}.{attribute}", tensor, where))
+        written = decoder.written(sublayer, layer)
+        if head is not None:
+            written = written[:1]
+        else:
+            written += _offset_behind(decoder, sublayer, layer, written)
+        for module, attribute in written:
+            tensor = getattr(module, attribute)
+            where = (slice(None),) if head is None else _head_columns(tensor, head, decoder)
+            cuts.append(Cut(module, attribute, f"{names[id(module)]}.{attribute}", tensor, where))
     return tuple(cuts)
 
 
-def _head_columns(projection: nn.Module, head: int, decoder: Decoder) -> tuple[slice, ...]:
+def _offset_behind(
+    decoder: Decoder, sublayer: str, layer: int, written: tuple[tuple[nn.Module, str], ...]
+) -> tuple[tuple[nn.Module, str], ...]:
+    """The bias of a norm behind a sublayer, which would be added even to nothing."""
+    added = decoder.added(sublayer, layer)
+    has = isinstance(added._parameters.get("bias"), Tensor)
+    return ((added, "bias"),) if has and all(module is not added for module, _ in written) else ()
+
+
+def require_silent(decoder: Decoder, part: str, layers: Sequence[int] | None, condition: str) -> None:
+    """One short pass: every sublayer that was removed must add exactly zero.
+
+    Raises:
+        CheckMissed: One adds something: it is written by more than the tensors of the family's row.
+    """
+    total = decoder.facts.layers
+    loud: list[int] = []
+
+    def listening(layer: int) -> Any:
+        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+            if bool((output[0] if isinstance(output, tuple) else output).any()):
+                loud.append(layer)
+
+        return hook
+
+    blocks = tuple(layers) if layers is not None else tuple(range(1, total + 1))
+    hooks = [decoder.added(part, layer).register_forward_hook(listening(layer)) for layer in blocks]
+    try:
+        decoder.hidden(torch.arange(min(4, decoder.facts.context, decoder.facts.vocabulary))[None])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if loud:
+        raise CheckMissed(
+            f"Condition {condition} must leave nothing to add, but the {part} of block {loud[0]} still adds something: "
+            f"more than {', '.join(decoder.family.mlp_output if part == 'mlp' else decoder.family.attention_output)} "
+            "writes its output. Leave this condition out, or correct the family's row."
+        )
+
+
+def _head_columns(weight: Tensor, head: int, decoder: Decoder) -> tuple[slice, ...]:
     """The inputs of the output projection that one head feeds: columns of a Linear, rows of GPT-2's Conv1D."""
     facts, axis = decoder.facts, decoder.family.attention_output_axis
     if head >= facts.heads:
@@ -114,32 +159,12 @@ def _head_columns(projection: nn.Module, head: int, decoder: Decoder) -> tuple[s
             "Heads are counted from 0."
         )
     inputs = slice(head * facts.head_dim, (head + 1) * facts.head_dim)
-    weight: Any = projection.weight
     if weight.ndim != 2 or weight.shape[axis] != facts.heads * facts.head_dim:
         raise UnsupportedModelError(
             f"Argument `decoder` must have an output projection that takes {facts.heads} heads of {facts.head_dim}, "
             f"but its weight has shape {tuple(weight.shape)}. Remove the attention of the whole block instead."
         )
     return (inputs, slice(None)) if axis == 0 else (slice(None), inputs)
-
-
-def _position_cuts(decoder: Decoder) -> tuple[Cut, ...]:
-    learned = decoder.family.position_embedding
-    if learned is not None:
-        embedding: Any = decoder.part(learned)
-        return (Cut(embedding, "weight", f"{learned}.weight", embedding.weight),)
-    cuts = tuple(
-        Cut(module, attribute, f"{name}.{attribute}", buffer)
-        for name, module in decoder.model.named_modules()
-        for attribute, buffer in module.named_buffers(recurse=False)
-        if attribute in ("inv_freq", "original_inv_freq")  # the second is what a long context restores the first from
-    )
-    if not cuts:
-        raise UnsupportedModelError(
-            f"Argument `decoder` must have rotary frequencies for its positions to be removed, but "
-            f"{type(decoder.model).__name__} has none. Leave out this condition."
-        )
-    return cuts
 
 
 def _set_to_zero(cuts: Sequence[Cut]) -> None:

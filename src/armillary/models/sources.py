@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from armillary.errors import ArgumentError, UnsupportedModelError
-from armillary.models.families import FAMILIES, family_of
+from armillary.models.families import FAMILIES
+from armillary.models.recognition import causal
 from armillary.models.shelf import DEFAULT_COMMAND, DEFAULT_NAME, DEFAULT_SHA256, RELEASED_SPREAD, default_file, shelved
 from armillary.models.tokenizer import TOKENIZER_FILES
 
@@ -176,7 +177,7 @@ def _from_folder(path: Path, *, name: str, source: str, allow_pickle: bool, trus
             "the library would lay over the weights. Save the merged model and name its folder."
         )
     pickle = _pickle(path, name, allowed=allow_pickle)
-    spread = config.get("initializer_range")
+    spread = config.get("initializer_range", config.get("init_std"))
     return ModelFolder(
         path=path,
         name=name,
@@ -196,10 +197,10 @@ def _known() -> str:
 
 
 def _require_known(architecture: str, name: str) -> None:
-    if family_of(architecture) is None:
+    if not causal(architecture):
         raise UnsupportedModelError(
-            f"Argument `source` must be a decoder of a known family ({_known()}), but {name} is {architecture}. "
-            "Measure another model, or add its family (one row of data)."
+            f"Argument `source` must be a causal language model of the library ({_known()} or another), but {name} is "
+            f"{architecture}. Measure another model."
         )
 
 

@@ -56,6 +56,8 @@ def read_model(folder: ModelFolder, dtype: torch.dtype, *, device_map: str | Map
     except Exception as trouble:  # a cut file ends in errors of safetensors, the library or torch
         raise _unreadable(folder, trouble) from trouble
     _require_all(folder, report)
+    if dtype is torch.float64 and getattr(model.config, "_experts_implementation", None) is not None:
+        model.set_experts_implementation("eager")  # the faster ways to run experts know no float64
     return model.eval()
 
 
