@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -25,8 +26,11 @@ import pytest
 from armillary import cli
 from armillary.cli.export import Format
 from armillary.errors import ArgumentError
+from armillary.estimates import MINIMUM_MEMBERS
 from armillary.exports import FORMATS, read_table
+from armillary.models.conditions import parse_condition
 from armillary.record import Record
+from armillary.studies.presets import PRESETS
 from sample_record import sample_record
 from tiny import saved, tiny_gguf, tiny_llama, tiny_tokenizer
 
@@ -482,6 +486,44 @@ def test_documents_that_cannot_be_measured_end_with_2_and_one_sentence(case: str
     assert "Argument `--documents` must" in outcome.err or "Argument `--max-tokens` must" in outcome.err
 
 
+# presets --------------------------------------------------------------------------------------------------------------
+
+
+def studied(record: str = "record") -> dict[str, Any]:
+    return tomllib.loads((Path(record) / "study.toml").read_text(encoding="utf-8"))
+
+
+def test_a_preset_decides_what_no_option_decides_and_the_record_names_both(
+    armillary: Callable[..., Outcome], quick_pictures: None, models: dict[str, Path], texts: Path
+) -> None:
+    given = ["--model", models["llama"], "--documents", texts, "--preset", "class", "--max-documents", "3"]
+    assert armillary("lab", *given, "--max-tokens", "24", "--out", "record").code == 0
+    study, row = studied(), PRESETS["class"]
+    assert study["conditions"] == list(row.conditions)
+    assert (study["documents"]["count"], study["documents"]["tokens"]) == (3, 24)
+    assert study["preset"] == "class, except max_documents, max_tokens"
+
+
+def test_without_options_a_presets_own_numbers_are_asked_for(
+    armillary: Callable[..., Outcome], models: dict[str, Path], tmp_path: Path
+) -> None:
+    row = PRESETS["class"]
+    many = written(tmp_path / "many", {f"{k:02}.txt": f"{k * k} " + 20 * LONG for k in range(row.documents + 9)})
+    long = tiny_llama()
+    long.config.max_position_embeddings = row.tokens
+    model = saved(long, tmp_path / "long")
+    ended = armillary("lab", "--model", model, "--documents", many, "--preset", "class", "--dry-run", "--json")
+    assert ended.code == 0, ended.err
+    told = json.loads(ended.out)
+    assert (told["documents"], told["tokens_each"], len(told["conditions"])) == (row.documents, row.tokens, 4)
+
+
+def test_every_name_of_a_preset_is_a_condition_by_its_own_name() -> None:
+    for row in PRESETS.values():
+        assert [parse_condition(name).name for name in row.conditions] == list(row.conditions)
+        assert row.conditions[0] == "trained" and row.documents >= MINIMUM_MEMBERS
+
+
 # 2: bad input ---------------------------------------------------------------------------------------------------------
 
 
@@ -493,6 +535,7 @@ BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"max_documents": "many"}, "valid integer, unable to parse string as an integer, but it is 'many'"),
     ({"max_tokens": 5000}, "`--max-tokens` must be at most 64, the context of this decoder, but it is 5000"),
     ({"max_tokens": 65}, "but it is 65. Ask for fewer"),
+    ({"preset": "klass"}, "`--preset` must be one of full, class, but it is 'klass'. Leave it out for full"),
     ({"max_tokens": 3}, "greater than or equal to 4, but it is '3'"),
     ({"batch_size": 0}, "'--batch-size': Input should be greater than or equal to 1, but it is '0'"),
     ({"layers": "7-3"}, "`--layers` must look like 0,5,10-30, but it is '7-3'"),
@@ -880,5 +923,5 @@ def test_an_export_that_cannot_be_written_ends_with_2_and_one_sentence(
 
 def test_the_laboratory_has_every_option_it_promises() -> None:
     options = {line.split()[0] for line in help_of("lab") if line.startswith("--")}
-    promised = "model documents conditions layers max-documents max-tokens batch-size device dtype seed level out dry-run json quiet"
+    promised = "model documents conditions layers max-documents max-tokens batch-size device dtype seed level out preset dry-run json quiet"
     assert options == {f"--{name}" for name in (*promised.split(), "help")}

@@ -10,13 +10,19 @@ import typer
 from armillary.cli import terminal
 from armillary.cli.options import LARGEST_SEED, AsJson, Device, Dtype, Model, Quiet
 from armillary.cli.report import drawn
-from armillary.cli.study import LAB_CONDITIONS, laboratory, require_interval
+from armillary.cli.study import laboratory, require_interval
+from armillary.studies.presets import DEFAULT_PRESET, PRESETS, Preset
 
 if TYPE_CHECKING:
     from armillary.record import Record
     from armillary.studies.laboratory import Laboratory
 
 __all__ = ["lab"]
+
+
+def _from_preset(choice: str) -> str:
+    """The default of an option that a preset decides, in words."""
+    return f"Default: {', '.join(f'{getattr(one, choice)} ({one.name})' for one in PRESETS.values())}."
 
 
 def lab(
@@ -30,18 +36,30 @@ def lab(
             help="trained, initial-released-seed0, initial-0.02-seed1, ablated-mlp, ablated-attention-3-5, "
             "ablated-head-16-0; short forms with colons, such as initial:0.02:1, name the same. "
             "Repeat the option or separate by commas. The first one carries the statement. "
-            f"Default: {', '.join(LAB_CONDITIONS)}."
+            f"Default: {', '.join(PRESETS[DEFAULT_PRESET].conditions)}, or those of the preset."
         ),
     ] = None,
     layers: Annotated[str | None, typer.Option(help="For example 0,5,10-30. Default: all; 0 is the embedding.")] = None,
-    max_documents: Annotated[int, typer.Option(min=1, help="The first N that are long enough.")] = 32,
-    max_tokens: Annotated[int, typer.Option(min=4, help="Tokens of every document: the same number for all.")] = 256,
+    max_documents: Annotated[
+        int | None, typer.Option(min=1, help=f"The first N that are long enough. {_from_preset('documents')}")
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(min=4, help=f"Tokens of every document: the same number for all. {_from_preset('tokens')}"),
+    ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Documents in one pass.")] = 8,
     device: Device = "auto",
     dtype: Dtype = "float32",
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of the resampling and the statement's maps.")] = 0,
     level: Annotated[float, typer.Option(help="Nominal coverage of the intervals.")] = 0.95,
     out: Annotated[Path, typer.Option(help="New folder for the record.")] = Path("records/lab"),
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="What is measured where no other option says so: "
+            f"{'; '.join(f'{one.name} ({one.purpose})' for one in PRESETS.values())}."
+        ),
+    ] = DEFAULT_PRESET,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would run and about how long its passes take; write nothing.")
     ] = False,
@@ -51,12 +69,13 @@ def lab(
     """Measure a decoder layer by layer, trained, initial and ablated, on identical documents; write a record."""
     from armillary.record import Record
 
-    require_interval(level=level, documents=max_documents)
+    chosen = Preset.named(preset)
+    require_interval(level=level, documents=max_documents or chosen.documents)
     if not dry_run:
         Record.require_new(out)
     with terminal.interruptible(out):
         study = laboratory(
-            model=model, documents=documents, conditions=conditions, layers=layers, max_documents=max_documents,
+            chosen, model=model, documents=documents, conditions=conditions, layers=layers, max_documents=max_documents,
             max_tokens=max_tokens, batch_size=batch_size, device=device, dtype=dtype, seed=seed, level=level,
         )  # fmt: skip
         if dry_run:

@@ -11,6 +11,7 @@ import typer
 __all__ = ["is_out_of_memory", "parser_words", "refuse", "with_options"]
 
 _OPTIONS = {
+    "preset": "--preset",
     "source": "--model",
     "documents": "--documents",
     "tokens": "--max-tokens",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from armillary.errors import ArgumentError, NothingLeft, UnsoundError
+from armillary.studies.presets import Preset
 
 if TYPE_CHECKING:
     from armillary.models.conditions import Condition
@@ -14,17 +16,9 @@ if TYPE_CHECKING:
     from armillary.models.documents import Documents
     from armillary.studies.laboratory import Laboratory
 
-__all__ = ["LAB_CONDITIONS", "laboratory", "require_interval"]
+__all__ = ["laboratory", "require_interval"]
 
 CALIBRATION_DOCUMENTS = 8
-LAB_CONDITIONS = (
-    "trained",
-    "initial-released-seed0",
-    "initial-library-seed0",
-    "ablated-mlp",
-    "ablated-attention",
-    "ablated-positions",
-)
 
 
 def require_interval(*, level: float, documents: int) -> None:
@@ -40,8 +34,9 @@ def require_interval(*, level: float, documents: int) -> None:
 
 
 def laboratory(
-    *, model: str | None, documents: Path | None, conditions: list[str] | None, layers: str | None, max_documents: int,
-    max_tokens: int, batch_size: int, device: str, dtype: str, seed: int, level: float,
+    preset: Preset, *, model: str | None, documents: Path | None, conditions: list[str] | None, layers: str | None,
+    max_documents: int | None, max_tokens: int | None, batch_size: int, device: str, dtype: str, seed: int,
+    level: float,
 ) -> Laboratory:  # fmt: skip
     """The laboratory that the options of `armillary lab` ask for, with its decoder loaded and its documents cut.
 
@@ -51,7 +46,7 @@ def laboratory(
     from armillary.models.decoder import load_decoder
     from armillary.studies.laboratory import Laboratory
 
-    asked, ranges = _conditions(conditions), _layers(layers)
+    asked, ranges = _conditions(conditions or preset.conditions), _layers(layers)
     decoder = load_decoder(model, device=device, dtype=dtype)
     if decoder.tokenizer is None:
         raise ArgumentError(
@@ -63,20 +58,24 @@ def laboratory(
     for text, condition in asked.items():
         _require_fit(text, condition, decoder)
     chosen = _within(ranges, decoder.facts.layers, layers)
-    evaluation = _documents(decoder, documents, limit=max_documents, tokens=max_tokens, offset=0)
+    evaluation = _documents(
+        decoder, documents, limit=max_documents or preset.documents, tokens=max_tokens or preset.tokens, offset=0
+    )
     _require_two(evaluation)
+    own = {"conditions": conditions or None, "layers": layers, "max_documents": max_documents, "max_tokens": max_tokens}
     return Laboratory(
         decoder, evaluation, list(asked.values()), layers=chosen,
         calibration=_calibration(decoder, documents, evaluation), level=level, seed=seed, batch_size=batch_size,
+        preset=preset.but(*(name for name, given in own.items() if given is not None)),
     )  # fmt: skip
 
 
-def _conditions(texts: list[str] | None) -> dict[str, Condition]:
+def _conditions(texts: Sequence[str]) -> dict[str, Condition]:
     """The conditions asked for, by what was written; each once."""
     from armillary.models.conditions import parse_condition
 
     found: dict[str, Condition] = {}
-    for text in (one.strip() for given in texts or LAB_CONDITIONS for one in given.split(",")):
+    for text in (one.strip() for given in texts for one in given.split(",")):
         condition = parse_condition(text)
         if condition in found.values():
             raise ArgumentError(

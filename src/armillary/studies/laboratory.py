@@ -52,6 +52,7 @@ class Laboratory:
         resamples: How many times documents are resampled.
         seed: Of the resampling and of the statement's maps.
         batch_size: Documents in one pass.
+        preset: Name of the preset these choices started from, for the record; it changes nothing.
 
     Raises:
         ArgumentError: If choices contradict each other.
@@ -69,6 +70,7 @@ class Laboratory:
     resamples: int = 2000
     seed: int = 0
     batch_size: int = 8
+    preset: str = "none"
 
     def __post_init__(self) -> None:
         facts = self.decoder.facts
@@ -268,6 +270,7 @@ class Laboratory:
         measurements = self.measurements or ()
         return {
             "kind": "laboratory",
+            "preset": self.preset,
             "model": {"name": self.decoder.facts.name, "source": self.decoder.facts.source},
             "conditions": [condition.name for condition in self.conditions],
             "layers": list(self.layers or ()),
