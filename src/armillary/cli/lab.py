@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from armillary.cli import terminal
-from armillary.cli.options import LARGEST_SEED, AsJson, Device, Dtype, Model, Quiet
+from armillary.cli.options import LARGEST_SEED, AsJson, Quiet
 from armillary.cli.report import drawn
+from armillary.cli.source import AllowPickle, Device, Dtype, Model, Revision, Source, Tokenizer, TrustRemoteCode
 from armillary.cli.study import laboratory, require_interval
 from armillary.studies.presets import DEFAULT_PRESET, PRESETS, Preset
 
@@ -27,6 +28,12 @@ def _from_preset(choice: str) -> str:
 
 def lab(
     model: Model = None,
+    revision: Revision = None,
+    tokenizer: Tokenizer = None,
+    device: Device = "auto",
+    dtype: Dtype = "float32",
+    allow_pickle: AllowPickle = False,
+    trust_remote_code: TrustRemoteCode = False,
     documents: Annotated[
         Path | None, typer.Option(help="Folder of text files. Default: the topics of Python's own reference.")
     ] = None,
@@ -48,8 +55,6 @@ def lab(
         typer.Option(min=4, help=f"Tokens of every document: the same number for all. {_from_preset('tokens')}"),
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Documents in one pass.")] = 8,
-    device: Device = "auto",
-    dtype: Dtype = "float32",
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of the resampling and the statement's maps.")] = 0,
     level: Annotated[float, typer.Option(help="Nominal coverage of the intervals.")] = 0.95,
     out: Annotated[Path, typer.Option(help="New folder for the record.")] = Path("records/lab"),
@@ -70,19 +75,23 @@ def lab(
     from armillary.record import Record
 
     chosen = Preset.named(preset)
+    source = Source(
+        model=model, revision=revision, tokenizer=tokenizer, device=device, dtype=dtype, allow_pickle=allow_pickle,
+        trust_remote_code=trust_remote_code,
+    )  # fmt: skip
     require_interval(level=level, documents=max_documents or chosen.documents)
     if not dry_run:
         Record.require_new(out)
     with terminal.interruptible(out):
         study = laboratory(
-            chosen, model=model, documents=documents, conditions=conditions, layers=layers, max_documents=max_documents,
-            max_tokens=max_tokens, batch_size=batch_size, device=device, dtype=dtype, seed=seed, level=level,
+            chosen, source=source, documents=documents, conditions=conditions, layers=layers,
+            max_documents=max_documents, max_tokens=max_tokens, batch_size=batch_size, seed=seed, level=level,
         )  # fmt: skip
         if dry_run:
             _print_estimate(study, as_json=as_json)
             return
         with terminal.progress("measuring", quiet=quiet) as progress:
-            record = study.run(out, progress=progress, notice=None if quiet else terminal.notice)
+            record = study.run(out, progress=progress)
         if as_json:  # before anything is drawn: numbers do not wait for pictures
             terminal.print_json(_summary(record))
         page = drawn(record, quiet=quiet)

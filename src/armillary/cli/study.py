@@ -11,6 +11,7 @@ from armillary.errors import ArgumentError, NothingLeft, UnsoundError
 from armillary.studies.presets import Preset
 
 if TYPE_CHECKING:
+    from armillary.cli.source import Source
     from armillary.models.conditions import Condition
     from armillary.models.decoder import Decoder
     from armillary.models.documents import Documents
@@ -34,24 +35,22 @@ def require_interval(*, level: float, documents: int) -> None:
 
 
 def laboratory(
-    preset: Preset, *, model: str | None, documents: Path | None, conditions: list[str] | None, layers: str | None,
-    max_documents: int | None, max_tokens: int | None, batch_size: int, device: str, dtype: str, seed: int,
-    level: float,
+    preset: Preset, *, source: Source, documents: Path | None, conditions: list[str] | None, layers: str | None,
+    max_documents: int | None, max_tokens: int | None, batch_size: int, seed: int, level: float,
 ) -> Laboratory:  # fmt: skip
     """The laboratory that the options of `armillary lab` ask for, with its decoder loaded and its documents cut.
 
     Raises:
         ArmillaryError: One sentence about the first option that does not fit.
     """
-    from armillary.models.decoder import load_decoder
     from armillary.studies.laboratory import Laboratory
 
     asked, ranges = _conditions(conditions or preset.conditions), _layers(layers)
-    decoder = load_decoder(model, device=device, dtype=dtype)
+    decoder = source.load()
     if decoder.tokenizer is None:
         raise ArgumentError(
             f"Argument `--model` must hold a tokenizer that cuts the documents, but {decoder.facts.name} holds none. "
-            "Put its tokenizer.json beside the weights."
+            "Put its tokenizer.json beside the weights, or name one with `--tokenizer`."
         )
     if conditions is None and decoder.facts.released_spread is None:
         asked = {text: one for text, one in asked.items() if not one.name.startswith("initial-released")}

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armillary.errors import ArgumentError, UnsupportedModelError
-from armillary.models.families import family_of
 from armillary.models.tokenizer import in_one_line
 
 if TYPE_CHECKING:
@@ -31,12 +30,10 @@ def through_library(path: Path, reader: Any) -> tuple[dict[str, Any], dict[str, 
     Returns:
         A config.json and float32 tensors under the names of the library's modules.
     Raises:
-        UnsupportedModelError: An architecture that the library cannot read, of no known family, or of which a part is
-            left unread.
+        UnsupportedModelError: An architecture that the library cannot read, or of which a part is left unread.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
     from armillary.models.weights import quietly
 
@@ -44,12 +41,6 @@ def through_library(path: Path, reader: Any) -> tuple[dict[str, Any], dict[str, 
     try:
         with quietly(), redirect_stderr(StringIO()):  # its bar of this reader asks nobody
             config = AutoConfig.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
-            kind = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)].__name__
-            if family_of(kind) is None:
-                raise UnsupportedModelError(
-                    f"Argument `source` must be a decoder of a known family, but {path.name} says {said!r} ({kind}). "
-                    "Measure another model, or add its family (one row of data)."
-                )
             _complete(config, reader, said)
             model, report = AutoModelForCausalLM.from_pretrained(
                 path.parent,
@@ -59,8 +50,6 @@ def through_library(path: Path, reader: Any) -> tuple[dict[str, Any], dict[str, 
                 local_files_only=True,
                 output_loading_info=True,
             )
-    except (ArgumentError, UnsupportedModelError):
-        raise
     except Exception as trouble:  # the library's reader ends in a dozen errors
         raise UnsupportedModelError(
             f"Argument `source` must be a GGUF file that can be read, but {path.name} says {said!r} and the library "
