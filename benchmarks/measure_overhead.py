@@ -82,7 +82,7 @@ def main() -> None:
     others = Documents.from_topics(decoder.tokenizer, limit=4, tokens=asked.tokens, offset=asked.documents)
     study = Laboratory(decoder, documents, [Trained()], calibration=others, batch_size=asked.batch_size)
     condition = study.conditions[0]
-    calibrations = study.calibrate(condition, decoder, told=lambda _: None)
+    calibrations = study.calibrate(condition, decoder)
     bench = study.bench(condition, decoder, calibrations)
 
     def measured(sink: Any, batch: torch.Tensor) -> torch.Tensor:
@@ -98,7 +98,7 @@ def main() -> None:
             clocks["bare with loss"].run(lambda ids=batch: decoder.loss(decoder.hidden(ids), ids))
             clocks["core, no spectrum"].run(lambda ids=batch: measured(partial(core, spectrum=False), ids))
             clocks["core"].run(lambda ids=batch: measured(core, ids))
-            clocks["laboratory"].run(lambda one=chunk: bench.measure(documents, one))
+            clocks["laboratory"].run(lambda ids=batch: bench.measure(ids, documents.titles[: len(ids)]))
     print(f"{decoder.facts.name}, {len(documents)} documents x {documents.tokens} tokens, {asked.threads} threads")
     for name, clock in clocks.items():
         print(f"  {name:17s} {clock.wall:7.2f} s wall {clock.processor:7.2f} s processor")

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from armillary.journal import IDS, SECONDS
 from armillary.models.conditions import Ablated, Trained
 from armillary.models.documents import Documents
 from armillary.studies import chunk, dataset
-from armillary.studies.chunk import IDS, Chunk, partition
+from armillary.studies.chunk import Chunk, partition
 from armillary.studies.collector import Collector, Declared, Setting, Variable
 from armillary.studies.collectors import COLLECTORS
 from armillary.studies.laboratory import Laboratory
@@ -91,17 +92,23 @@ def test_chunks_cover_every_document_once_in_order() -> None:
     assert [len(one) for one in partition("trained", 3, 8)] == [3]
 
 
+def measured(bench: Any, chosen: Documents, one: Chunk) -> dict[str, np.ndarray]:
+    return bench.measure(chosen.token_ids[one.start : one.stop], chosen.titles[one.start : one.stop])
+
+
 def test_a_chunk_holds_one_row_a_document_and_does_not_depend_on_what_was_measured_before_it() -> None:
     decoder, chosen = tiny_decoder("gpt2"), documents()
     study = Laboratory(decoder, chosen, [Trained()], batch_size=2)
     bench = study.bench(study.conditions[0], decoder, {})
     first, second, last = partition("trained", 5, 2)
-    there = {one: bench.measure(chosen, one) for one in (first, second, last)}
-    back = {one: bench.measure(chosen, one) for one in (last, second, first)}
+    there = {one: measured(bench, chosen, one) for one in (first, second, last)}
+    back = {one: measured(bench, chosen, one) for one in (last, second, first)}
     found = dataset.declared(study.layout).variables
-    assert set(there[first]) == {*found, IDS}
+    assert set(there[first]) == {*found, IDS, SECONDS}
     for one in (first, second, last):
         for name, array in there[one].items():
+            if name == SECONDS:
+                continue
             np.testing.assert_array_equal(array, back[one][name], err_msg=name)
             if name == IDS or "document" in found[name].dims:
                 assert len(array) == len(one), name

@@ -672,16 +672,22 @@ def test_a_place_where_no_record_can_be_written_is_refused_before_a_model_is_loa
     assert Path("taken/study.toml").read_text() == Path("file").read_text() == "mine"
 
 
-def test_a_disk_that_fills_up_while_the_record_is_written_leaves_nothing_behind(
+def test_a_disk_that_fills_up_while_the_record_is_written_loses_nothing_and_the_same_command_ends_it(
     lab: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
         Path(_[1]).write_bytes(b"half")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(_[1]))
 
-    monkeypatch.setattr("xarray.Dataset.to_netcdf", full)
-    outcome = lab(layers="4", out="deep/record")
-    assert outcome.code == 2 and "No space left on device" in outcome.sentence and listing() == []
+    with monkeypatch.context() as patched:
+        patched.setattr("xarray.Dataset.to_netcdf", full)
+        outcome = lab(layers="4", out="deep/record")
+    assert outcome.code == 2 and "No space left on device" in outcome.sentence
+    assert "Make room, then run the same command again" in outcome.sentence
+    assert [path.name for path in Path("deep").iterdir()] == ["record.partial"]
+    monkeypatch.setattr("armillary.studies.chunk.Bench.measure", None)
+    assert lab(layers="4", out="deep/record").code == 0
+    assert [path.name for path in Path("deep").iterdir()] == ["record"]
 
 
 def test_too_little_memory_is_one_sentence_and_a_fault_of_ours_keeps_its_traceback(
@@ -794,16 +800,28 @@ def test_an_interrupt_while_loading_or_checking_says_so(
     assert outcome == Outcome(130, "", "armillary: Interrupted; nothing was changed.\n")
 
 
-def test_an_interrupt_while_the_record_is_written_leaves_nothing_behind(
-    lab: Any, monkeypatch: pytest.MonkeyPatch
+KEPT = (
+    "armillary: Interrupted; what is finished is kept in deep/record.partial. Run the same command again to go on, or "
+    "`armillary report deep/record.partial` to see the documents that are finished.\n"
+)
+
+
+def test_an_interrupt_keeps_what_is_finished_to_be_gone_on_with_or_looked_at(
+    lab: Any, armillary: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*given: Any, **__: Any) -> None:
         Path(given[1]).write_bytes(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("xarray.Dataset.to_netcdf", interrupted)
-    assert lab(layers="4", out="deep/record") == Outcome(130, "", "armillary: Interrupted; nothing was written.\n")
-    assert listing() == []
+    with monkeypatch.context() as patched:
+        patched.setattr("xarray.Dataset.to_netcdf", interrupted)
+        assert lab(layers="4", out="deep/record") == Outcome(130, "", KEPT)
+    assert [path.name for path in Path("deep").iterdir()] == ["record.partial"]
+    assert armillary("report", "deep/record.partial").code == 0
+    assert Path("deep/record.partial/report.html").is_file()
+    outcome = lab(layers="4", out="deep/record")
+    assert outcome.code == 0 and "armillary: Going on with the run in deep/record.partial: " in outcome.err
+    assert [path.name for path in Path("deep").iterdir()] == ["record"]
 
 
 WAITING = """
@@ -826,8 +844,9 @@ cli.main()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are those of POSIX")
-def test_a_real_interrupt_in_the_middle_of_a_run_ends_with_130_and_leaves_nothing_behind(
-    models: dict[str, Path], texts: Path, tmp_path: Path
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_real_signal_in_the_middle_of_a_run_ends_with_130_and_keeps_what_is_finished(
+    sent: signal.Signals, models: dict[str, Path], texts: Path, tmp_path: Path
 ) -> None:
     arguments = ["lab", "--model", models["llama"], "--documents", texts, "--max-documents", "4", "--max-tokens", "24"]
     process = subprocess.Popen(
@@ -837,10 +856,12 @@ def test_a_real_interrupt_in_the_middle_of_a_run_ends_with_130_and_leaves_nothin
     with process:
         assert process.stdin and process.stdout and process.stderr
         assert process.stdout.readline() == "a batch is done\n"
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         process.stdin.close()
-        assert process.stderr.read() == "armillary: Interrupted; nothing was written.\n"
-    assert process.returncode == 130 and listing(tmp_path) == []
+        assert process.stderr.read() == KEPT
+    assert process.returncode == 130
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["record.partial"]
+    assert len(list((tmp_path / "deep" / "record.partial").glob("00-*.npz"))) == 1
 
 
 # help -----------------------------------------------------------------------------------------------------------------

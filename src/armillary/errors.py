@@ -12,6 +12,7 @@ __all__ = [
     "ArmillaryError",
     "CheckMissed",
     "MissingIngredientError",
+    "DiskError",
     "NothingLeft",
     "NumericalError",
     "UnsoundError",
@@ -33,6 +34,12 @@ class CheckMissed(ArmillaryError):
 
 class ArgumentError(ArmillaryError, ValueError):
     """A caller's mistake: the message says what was expected, what came, and what to do."""
+
+    exit_code = 2
+
+
+class DiskError(ArmillaryError):
+    """A disk that is full: what was finished before is kept, and the same command goes on from there."""
 
     exit_code = 2
 

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from armillary import exports, storage
+from armillary import exports, storage, unfinished
 from armillary.combinations import combinations, the_only
 from armillary.contrasts import Side, differences
 from armillary.conventions import conventions, described
 from armillary.errors import ArgumentError
 from armillary.estimates import Estimate, Intervals, Sample, estimate, intervals
 from armillary.headlines import HeadlineTable, chosen, leading, tabled
+from armillary.journal import Journal, is_journal, partial_of
 from armillary.methods import methods_paragraph
 from armillary.storage import FORMAT
 from armillary.terms import condition_name
@@ -86,6 +87,7 @@ class Record:
             ArgumentError: The path exists or cannot be written.
         """
         storage.require_new(Path(path))
+        Journal.require_free(Path(path))
         return Path(path)
 
     @classmethod
@@ -111,10 +113,10 @@ class Record:
 
     @classmethod
     def open(cls, path: str | Path) -> Record:
-        """Reads a record whole.
+        """Reads a record whole; or, of a run that has not ended, the documents finished in every condition so far.
 
         Args:
-            path: Its folder.
+            path: Its folder; that of a run that has not ended is called `NAME.partial`, and provenance says so.
 
         Returns:
             The record, in memory.
@@ -122,7 +124,12 @@ class Record:
         Raises:
             ArgumentError: The folder is no record, of another format, damaged, or its numbers were altered.
         """
-        found = storage.read(Path(path))
+        folder = Path(path)
+        if not folder.exists() and is_journal(partial_of(folder)):
+            raise storage.not_a_record(
+                folder, "is not finished", f"Run the same command again to go on, or read {partial_of(folder)}"
+            )
+        found = unfinished.stored(folder) if is_journal(folder) else storage.read(folder)
         return cls(Path(path), found.study, found.provenance, found.dataset, found.measurements_hash)
 
     # what was measured -------------------------------------------------------------------------------------------

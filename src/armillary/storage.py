@@ -29,7 +29,16 @@ from armillary.errors import ArgumentError
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["FORMAT", "Stored", "measurements_hash", "not_a_record", "plain", "read", "require_new", "write"]
+__all__ = [
+    "FORMAT",
+    "Stored",
+    "measurements_hash",
+    "not_a_record",
+    "plain",
+    "read",
+    "require_new",
+    "write",
+]
 
 FORMAT = 1
 """The version of the layout; a record of another one is refused by name."""
@@ -68,21 +77,29 @@ def require_new(folder: Path) -> None:
         pass
 
 
-def write(folder: Path, study: Mapping[str, Any], provenance: Mapping[str, Any], dataset: xarray.Dataset) -> None:
-    """Writes the three files into a hidden folder beside the one to come, which is renamed when all are in it.
+def write(
+    folder: Path,
+    study: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+    dataset: xarray.Dataset,
+    *,
+    workshop: Path | None = None,
+) -> None:
+    """Writes the three files into a hidden folder, which is given the name of the one to come when all are in it.
 
     Args:
         folder: The folder to come.
         study: Every choice; TOML has no null, so None is refused.
         provenance: Where the numbers come from; NaN and None become null.
         dataset: The measurements.
+        workshop: A new folder on the same disk to put them together in; beside the one to come if None.
 
     Raises:
         ArgumentError: The folder exists or cannot be written, or something cannot be stored without loss.
     """
     import tomli_w
 
-    with _partial(folder) as partial:
+    with _partial(folder, workshop) as partial:
         choices = tomli_w.dumps(plain(study, "study", null=False))
         stored = _stored(dataset)
         if "record" in provenance:
@@ -141,11 +158,9 @@ def read(folder: Path) -> Stored:
     return Stored(study, provenance, dataset, digest)
 
 
-def not_a_record(folder: Path, why: str) -> ArgumentError:
+def not_a_record(folder: Path, why: str, remedy: str = "Name a folder that `armillary lab` wrote") -> ArgumentError:
     """The refusal of a folder that is no record, with the reason."""
-    return ArgumentError(
-        f"Argument `path` must be the folder of a record, but {folder} {why}. Name a folder that `armillary lab` wrote."
-    )
+    return ArgumentError(f"Argument `path` must be the folder of a record, but {folder} {why}. {remedy}.")
 
 
 def plain(value: Any, where: str, *, null: bool = True) -> Any:
@@ -185,7 +200,7 @@ def measurements_hash(dataset: xarray.Dataset) -> str:
 
 
 @contextmanager
-def _partial(folder: Path) -> Iterator[Path]:
+def _partial(folder: Path, workshop: Path | None = None) -> Iterator[Path]:
     """A hidden folder beside the one to come; whatever is left of it is removed, parents made for it included."""
     if folder.exists() or folder.is_symlink():
         raise ArgumentError(
@@ -196,7 +211,11 @@ def _partial(folder: Path) -> Iterator[Path]:
     try:
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
-            partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+            if workshop is None:
+                partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+            else:
+                workshop.mkdir()
+                partial = workshop
         except OSError as error:
             raise ArgumentError(
                 f"Argument `path` must lie in a folder that can be written, but {folder.parent} cannot "

@@ -7,7 +7,9 @@ skipped, 130 interrupted. Heavy imports happen inside the commands, so that `arm
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 
 import typer
 
@@ -34,6 +36,8 @@ def main() -> None:
     # Threads that wait by spinning take the cores from those that work; libgomp reads this when torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "20000")
     arguments = sys.argv[1:] or ["--help"]
+    if threading.current_thread() is threading.main_thread():  # being asked to end is an interrupt too
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         code = typer.main.get_command(app).main(arguments, prog_name="armillary", standalone_mode=False)
     except ArmillaryError as error:

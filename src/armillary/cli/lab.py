@@ -91,7 +91,7 @@ def lab(
             _print_estimate(study, as_json=as_json)
             return
         with terminal.progress("measuring", quiet=quiet) as progress:
-            record = study.run(out, progress=progress)
+            record = study.run(out, progress=progress, notice=None if quiet else terminal.notice)
         if as_json:  # before anything is drawn: numbers do not wait for pictures
             terminal.print_json(_summary(record))
         page = drawn(record, quiet=quiet)

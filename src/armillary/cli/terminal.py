@@ -12,7 +12,7 @@ import typer
 
 from armillary.cli.refusals import refuse
 
-__all__ = ["DONE_WITH_SKIPS", "INTERRUPTED", "interruptible", "print_json", "progress"]
+__all__ = ["DONE_WITH_SKIPS", "INTERRUPTED", "interruptible", "notice", "print_json", "progress"]
 
 DONE_WITH_SKIPS = 5
 INTERRUPTED = 130
@@ -20,7 +20,7 @@ INTERRUPTED = 130
 
 @contextmanager
 def interruptible(record: Path | None = None) -> Iterator[None]:
-    """An interrupt ends in one sentence that says what it left behind: a record is there as a whole, or not at all."""
+    """An interrupt ends in one sentence that says what it left behind: a whole record, what is finished, or nothing."""
     before = record is not None and record.exists()
     try:
         yield
@@ -29,6 +29,11 @@ def interruptible(record: Path | None = None) -> Iterator[None]:
             words = "Interrupted; nothing was changed."
         elif record.exists():
             words = f"Interrupted; the record in {record} is whole. Draw it with `armillary report {record}`."
+        elif (finished := record.with_name(f"{record.name}.partial")).exists():
+            words = (
+                f"Interrupted; what is finished is kept in {finished}. Run the same command again to go on, or "
+                f"`armillary report {finished}` to see the documents that are finished."
+            )
         else:
             words = "Interrupted; nothing was written."
         raise typer.Exit(refuse(words, INTERRUPTED)) from None
@@ -47,6 +52,11 @@ def progress(words: str, *, quiet: bool) -> Iterator[Any]:
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as shown:
         task = shown.add_task(words, total=None)
         yield lambda words, done, total: shown.update(task, description=words, completed=done, total=total)
+
+
+def notice(sentence: str) -> None:
+    """One line on standard error that is no trouble."""
+    typer.echo(f"armillary: {sentence}", err=True)
 
 
 def print_json(content: dict[str, Any]) -> None:

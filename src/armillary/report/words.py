@@ -108,8 +108,15 @@ def answer(facts: Facts) -> Markup:
 
 
 def flags(facts: Facts) -> Markup:
-    """Warnings that belong beside the answer: too few documents, and skipped ones."""
+    """Warnings that belong beside the answer: a run that has not ended, too few documents, and skipped ones."""
     found: list[Any] = []
+    if partial := facts.reading.provenance.get("partial"):
+        without = ", ".join(partial["conditions_without_numbers"])
+        rest = f" No number is there yet of {without}." if without else ""
+        found.append(
+            f"The run has not ended: this page shows the {partial['documents']} of {partial['of']} documents that are "
+            f"finished in every condition begun.{rest} The same command goes on with it."
+        )
     if facts.documents < 2:
         found.append("One document has no spread over documents, so no interval is given anywhere on this page.")
     elif facts.documents < MINIMUM_MEMBERS:

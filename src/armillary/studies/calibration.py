@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,7 +14,7 @@ from armillary.observables.drift import massive_tokens
 from armillary.studies.finite import require_finite
 from armillary.studies.plan import Plan
 
-__all__ = ["CalibrationReader"]
+__all__ = ["CalibrationReader", "as_arrays", "as_calibrations"]
 
 
 class CalibrationReader:
@@ -64,3 +65,18 @@ class CalibrationReader:
             top = torch.topk(part, min(self.plan.rogue_coordinates, len(part))).indices.tolist()
             found[layer] = Calibration(mean=self._rows[layer] / count, coordinates=tuple(sorted(top)))
         return found
+
+
+def as_arrays(found: Mapping[int, Calibration]) -> dict[str, np.ndarray]:
+    """The calibration of each layer as arrays that a journal keeps: layers, mean rows, rogue coordinates."""
+    return {
+        "layers": np.asarray(list(found)),
+        "mean": torch.stack([one.mean for one in found.values()]).numpy(),
+        "coordinates": np.asarray([one.coordinates for one in found.values()]),
+    }
+
+
+def as_calibrations(arrays: Mapping[str, np.ndarray]) -> dict[int, Calibration]:
+    """The calibration of each layer from what `as_arrays` made of it."""
+    rows = zip(arrays["layers"].tolist(), arrays["mean"], arrays["coordinates"].tolist(), strict=True)
+    return {layer: Calibration(mean=torch.from_numpy(mean), coordinates=tuple(one)) for layer, mean, one in rows}

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from armillary.journal import IDS, SECONDS
 from armillary.models.capture import stream
-from armillary.models.documents import Documents
+from armillary.shapes import TokenIds
 from armillary.studies.collector import Setting
 from armillary.studies.collectors import COLLECTORS
 from armillary.studies.reader import TapReader
 
-__all__ = ["IDS", "Arrays", "Bench", "Chunk", "partition"]
+__all__ = ["Arrays", "Bench", "Chunk", "partition"]
 
 Arrays = dict[str, np.ndarray]
 """A variable's name -> its numbers, document axis first; a sum over the documents of the chunk where it has none."""
-
-IDS = "token_ids"
-"""Under this name a chunk keeps the ids that went through the decoder, `documents tokens`."""
 
 
 @dataclass(frozen=True, order=True)
@@ -57,24 +57,24 @@ class Bench:
         self.setting = setting
         self.collectors = tuple(kind(setting) for kind in COLLECTORS if kind.belongs(setting))
 
-    def measure(self, documents: Documents, chunk: Chunk) -> Arrays:
+    def measure(self, ids: TokenIds, titles: Sequence[str]) -> Arrays:
         """One pass over the documents of a chunk.
 
         Args:
-            documents: All evaluation documents.
-            chunk: Which of them.
+            ids: Theirs, `documents tokens`.
+            titles: Theirs, for messages.
 
         Returns:
-            What the collectors found, and the ids that went through the decoder.
+            What the collectors found, the ids that went through the decoder, and the seconds it took.
 
         Raises:
             NumericalError: If a state is not finite.
         """
+        began = time.perf_counter()
         decoder = self.setting.decoder
-        ids = documents.token_ids[chunk.start : chunk.stop]
-        reader = TapReader(self.setting, self.collectors, documents.titles[chunk.start : chunk.stop])
+        reader = TapReader(self.setting, self.collectors, titles)
         for collector in self.collectors:
-            collector.begin(len(chunk))
+            collector.begin(len(ids))
         with ExitStack() as opened, torch.inference_mode():
             for collector in self.collectors:
                 opened.enter_context(collector.listening())
@@ -86,4 +86,4 @@ class Bench:
         for collector in self.collectors:
             found |= collector.arrays
             collector.arrays = {}
-        return found
+        return found | {SECONDS: np.asarray(time.perf_counter() - began)}

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from armillary.assembly import Variable
 from armillary.models.anatomy import Decoder
 from armillary.observables.cloud import Calibration
 from armillary.observables.declaration import Measurement
@@ -31,27 +32,6 @@ from armillary.studies.batch import TapBatch
 from armillary.studies.layout import Layout
 
 __all__ = ["Collector", "Declared", "Setting", "Variable", "attainable"]
-
-
-@dataclass(frozen=True)
-class Variable:
-    """One variable of the record.
-
-    In the arrays of a chunk the document axis comes first and the axis of conditions is missing. A variable without a
-    document axis is a mean over documents: a chunk holds the sum over its own. A variable without the axis of
-    conditions comes from the first condition.
-
-    Args:
-        dims: Its axes in the record.
-        attrs: Definition, source, range.
-        dtype: Of its numbers.
-        fill: What stands where nothing was measured.
-    """
-
-    dims: tuple[str, ...]
-    attrs: Mapping[str, Any]
-    dtype: str = "float64"
-    fill: float = math.nan
 
 
 @dataclass(frozen=True)

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cached_property, partial
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from armillary.errors import ArgumentError, CheckMissed, UnsoundError
+from armillary.errors import ArgumentError, UnsoundError
 from armillary.estimates import require_choices
+from armillary.journal import Journal
 from armillary.models.conditions import Condition
-from armillary.models.contract import prove, require
 from armillary.models.decoder import Decoder
-from armillary.models.documents import Documents, ids_hash
+from armillary.models.documents import Documents
 from armillary.observables.cloud import STEPS, Calibration
 from armillary.observables.declaration import Measurement
 from armillary.record import Record
-from armillary.studies.chunk import IDS, Arrays, Bench, Chunk, partition
+from armillary.studies.chunk import Bench, Chunk, partition
 from armillary.studies.collector import Setting
-from armillary.studies.dataset import as_dataset
 from armillary.studies.layout import Layout
-from armillary.studies.origin import origin
-from armillary.studies.passes import Told, calibrate
+from armillary.studies.passes import calibrate
 from armillary.studies.plan import Plan, at_other_taps, check_measurements, default_measurements
 
 __all__ = ["Laboratory"]
@@ -53,6 +50,7 @@ class Laboratory:
         seed: Of the resampling and of the statement's maps.
         batch_size: Documents in one pass.
         preset: Name of the preset these choices started from, for the record; it changes nothing.
+        threads: Of the processor, for one pass; the last bits of numbers depend on it. None for as many as torch uses.
 
     Raises:
         ArgumentError: If choices contradict each other.
@@ -71,6 +69,7 @@ class Laboratory:
     seed: int = 0
     batch_size: int = 8
     preset: str = "none"
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         facts = self.decoder.facts
@@ -105,8 +104,8 @@ class Laboratory:
         for condition in self.conditions:
             condition.check_fits(self.decoder)
         require_choices(self.level, self.resamples)
-        for name, least in (("seed", 0), ("batch_size", 1)):
-            if not least <= getattr(self, name) < 2**63:
+        for name, least in (("seed", 0), ("batch_size", 1), ("threads", 1)):
+            if getattr(self, name) is not None and not least <= getattr(self, name) < 2**63:
                 raise ArgumentError(
                     f"Argument `{name}` must be a whole number from {least} up, but it is {getattr(self, name)}. "
                     "Leave it out for the default."
@@ -129,67 +128,57 @@ class Laboratory:
         """What is measured at the other taps too."""
         return at_other_taps(self.measurements or ())
 
-    def run(self, path: str | Path, *, progress: Progress | None = None) -> Record:
+    def run(
+        self, path: str | Path, *, progress: Progress | None = None, notice: Callable[[str], None] | None = None
+    ) -> Record:
         """Measure every condition and write the record.
+
+        What is finished is kept beside the record in a folder of its name and `.partial`, so a run that was cut short
+        goes on where it was when it is called again with the same choices; its numbers are those of a run that never
+        stopped, bit for bit.
 
         Args:
             path: The new folder.
-            progress: Told after every batch.
+            progress: Told after every chunk.
+            notice: Told, in a sentence, that an earlier run is gone on with.
 
         Returns:
             The record.
 
         Raises:
-            ArgumentError: If the folder exists or cannot be written.
+            ArgumentError: If the folder exists or cannot be written, another run writes it, or one that was cut short
+                there made other choices.
             CheckMissed: If a condition cannot prove what it changed, or the token ids are not the same throughout.
             NumericalError: If a state is not finite, named by condition, layer, document and token.
+            DiskError: If the disk is full.
         """
-        Record.require_new(path)
-        tell = _counting(progress, len(self.conditions) * (len(self.documents) + len(self.calibration or ())))
-        promises = prove(self.decoder)
-        require(self.decoder, promises)
-        chunks: dict[str, list[Arrays]] = {}
-        proofs, calibrations, timings = [], {}, {}
-        for condition in self.conditions:
-            began, name = time.perf_counter(), condition.name
-            with condition.applied(self.decoder) as applied:
-                calibrations[name] = self.calibrate(
-                    condition, applied.decoder, told=partial(tell, f"{condition.label}: calibration")
-                )
-                bench = self.bench(condition, applied.decoder, calibrations[name])
-                chunks[name] = []
-                for chunk in self.partition(condition):
-                    chunks[name].append(bench.measure(self.documents, chunk))
-                    tell(condition.label, len(chunk))
-            fed = self._fed(name, chunks[name])
-            proofs.append({"name": name, "label": condition.label, "token_hash": fed, **asdict(applied.proof)})
-            timings[name] = round(time.perf_counter() - began, 2)
-        return Record.write(
-            path,
-            self.choices(),
-            origin(
-                self.decoder,
-                self.documents,
-                promises=promises,
-                conditions=proofs,
-                calibration=self.calibration,
-                calibrations=calibrations,
-                timings=timings,
-            ),
-            as_dataset(self.layout, chunks),
-        )
+        from armillary.studies.run import carry_out
+
+        folder = Path(path)
+        with Journal.held(folder) as journal:
+            study = self.settled(journal.identity())
+            carry_out(study, journal, folder, progress=progress, notice=notice)
+        return Record.open(folder)
+
+    def settled(self, begun: Mapping[str, Any]) -> Laboratory:
+        """The laboratory with what was left open decided: as a run that was cut short has it, or as this machine is.
+
+        Args:
+            begun: The choices of that run; empty if there is none.
+        """
+        threads = self.threads or int(begun.get("threads", torch.get_num_threads()))
+        return replace(self, threads=threads)
 
     def partition(self, condition: Condition) -> tuple[Chunk, ...]:
         """The chunks of one condition, in the order of the documents."""
         return partition(condition.name, len(self.documents), self.batch_size)
 
-    def calibrate(self, condition: Condition, decoder: Decoder, *, told: Told) -> dict[int, Calibration]:
+    def calibrate(self, condition: Condition, decoder: Decoder) -> dict[int, Calibration]:
         """What is estimated on the calibration documents, for each layer; nothing without them.
 
         Args:
             condition: For messages.
             decoder: In this condition.
-            told: Hears of every batch.
         """
         return calibrate(
             decoder,
@@ -197,7 +186,6 @@ class Laboratory:
             plan=self.plan,
             condition=condition.name,
             batch_size=self.batch_size,
-            told=told,
         )
 
     def bench(self, condition: Condition, decoder: Decoder, calibrations: Mapping[int, Calibration]) -> Bench:
@@ -228,16 +216,6 @@ class Laboratory:
             seed=self.seed,
         )
 
-    def _fed(self, name: str, chunks: Sequence[Arrays]) -> str:
-        """The hash of the ids that went through the decoder: the documents', or the run stops."""
-        fed = ids_hash(torch.from_numpy(np.concatenate([one[IDS] for one in chunks])))
-        if fed != self.documents.hash:
-            raise CheckMissed(
-                f"Every condition must see the ids of hash {self.documents.hash[:12]}, but {name} saw {fed[:12]}. "
-                "Do not change the documents while a laboratory runs."
-            )
-        return fed
-
     def cost(self) -> dict[str, Any]:
         """What a run would take, estimated from one document measured once; nothing is written.
 
@@ -250,7 +228,7 @@ class Laboratory:
         bench = self.bench(condition, self.decoder, {})
         self.decoder.hidden(documents.token_ids[:1])
         began = time.perf_counter()
-        bench.measure(documents, Chunk(condition.name, 0, 1))
+        bench.measure(documents.token_ids[:1], documents.titles[:1])
         each = time.perf_counter() - began
         passes = len(self.conditions) * (len(documents) + len(self.calibration or ()))
         return {
@@ -278,6 +256,7 @@ class Laboratory:
             "resamples": self.resamples,
             "seed": self.seed,
             "batch_size": self.batch_size,
+            "threads": self.threads or torch.get_num_threads(),
             "dtype": self.decoder.facts.dtype,
             "device": str(self.decoder.device),
             "measurements": [str(one) for one in measurements],
@@ -297,15 +276,3 @@ class Laboratory:
             },
             "plan": asdict(self.plan),
         }
-
-
-def _counting(progress: Progress | None, total: int) -> Callable[[str, int], None]:
-    done = 0
-
-    def tell(sentence: str, more: int) -> None:
-        nonlocal done
-        done += more
-        if progress is not None:
-            progress(sentence, done, total)
-
-    return tell

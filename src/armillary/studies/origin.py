@@ -3,59 +3,58 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
+import torch
+
 from armillary.models.anatomy import Decoder
 from armillary.models.contract import Promise
 from armillary.models.documents import Documents
-from armillary.observables.cloud import Calibration
 
-__all__ = ["origin"]
+__all__ = ["origin", "processor", "versions"]
 
 _LIBRARIES = ("armillary", "torch", "transformers", "tokenizers", "numpy", "scipy", "xarray")
 
 
 def origin(
-    decoder: Decoder,
-    documents: Documents,
-    *,
-    promises: Sequence[Promise],
-    conditions: Sequence[Mapping[str, Any]],
-    calibration: Documents | None,
-    calibrations: Mapping[str, Mapping[int, Calibration]],
-    timings: Mapping[str, float],
+    decoder: Decoder, documents: Documents, *, promises: Sequence[Promise], calibration: Documents | None
 ) -> dict[str, Any]:
-    """Everything that is needed to say what the numbers are about, ready for strict JSON.
+    """What is known before anything is measured of what the numbers are about, ready for strict JSON.
 
     Args:
         decoder: The trained decoder.
         documents: The evaluation documents.
         promises: What the decoder promised, kept.
-        conditions: For each condition its name, label, the hash of the ids it saw and the proof of what it changed.
         calibration: The calibration documents, or None.
-        calibrations: For each condition and layer, what was estimated on them.
-        timings: Seconds that each condition took.
 
     Returns:
-        Keys created, versions, decoder, promises, conditions, documents, calibration, timings.
+        Keys created, versions, decoder, promises, documents, calibration.
     """
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
+        "versions": versions(),
         "decoder": asdict(decoder.facts),
         "promises": [asdict(one) for one in promises],
-        "conditions": list(conditions),
         "documents": documents.provenance(),
-        "calibration": _calibration(calibration, calibrations),
-        "timings": dict(timings),
+        "calibration": _calibration(calibration),
     }
 
 
-def _calibration(documents: Documents | None, calibrations: Mapping[str, Mapping[int, Calibration]]) -> dict[str, Any]:
+def versions() -> dict[str, str]:
+    """Of Python and of the libraries that numbers can depend on."""
+    return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
+
+
+def processor() -> str:
+    """What the last bits of a number depend on beside the versions: kind of processor and its vector instructions."""
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+
+
+def _calibration(documents: Documents | None) -> dict[str, Any]:
     if documents is None:
         return {"titles": [], "token_hash": None, "rogue_coordinates": {}}
     return {
@@ -63,8 +62,4 @@ def _calibration(documents: Documents | None, calibrations: Mapping[str, Mapping
         "token_hash": documents.hash,
         "rule": documents.rule,
         "skipped": documents.provenance()["skipped"],
-        "rogue_coordinates": {
-            name: {str(layer): list(one.coordinates) for layer, one in found.items()}
-            for name, found in calibrations.items()
-        },
     }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
 from armillary.models.anatomy import Decoder
@@ -13,14 +11,11 @@ from armillary.observables.cloud import Calibration
 from armillary.studies.calibration import CalibrationReader
 from armillary.studies.plan import Plan
 
-__all__ = ["Told", "calibrate"]
-
-Told = Callable[[int], None]
-"""Called after every batch with the number of its documents."""
+__all__ = ["calibrate"]
 
 
 def calibrate(
-    decoder: Decoder, documents: Documents | None, *, plan: Plan, condition: str, batch_size: int, told: Told
+    decoder: Decoder, documents: Documents | None, *, plan: Plan, condition: str, batch_size: int
 ) -> dict[int, Calibration]:
     """What is estimated on calibration documents, for each layer.
 
@@ -30,7 +25,6 @@ def calibrate(
         plan: Massive ratio and number of rogue coordinates.
         condition: Name, for messages.
         batch_size: Documents in one pass.
-        told: Hears of every batch.
 
     Returns:
         Layer -> calibration.
@@ -45,5 +39,4 @@ def calibrate(
         with stream(decoder, reader.at(start)), torch.inference_mode():
             decoder.hidden(batch)
         start += len(batch)
-        told(len(batch))
     return reader.result()
