@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from armillary.errors import ArgumentError
 from armillary.models.families import SQRT_WIDTH, Family
+from armillary.models.norming import gain_of
 from armillary.shapes import Configuration, TokenIds, Value
 
 __all__ = ["NO_LIMIT", "Decoder", "DecoderFacts", "weight_hash"]
@@ -140,20 +141,16 @@ class Decoder:
 
     def gain(self, norm: nn.Module) -> Tensor | None:
         """What a norm multiplies its normalized rows by, [width]; None for a norm without a gain."""
-        weight: Any = getattr(norm, "weight", None)
-        if weight is None or self.family.gain == "none":
-            return None
-        held: Tensor = weight.detach()
-        return 1 + held if self.family.gain == "1 + weight" else held
+        return gain_of(norm, self.family.gain)
 
     def window(self, layer: int) -> int | None:
         """How many tokens the attention of block `layer` sees, itself included; None where all earlier ones."""
         config = self.model.config
-        size = getattr(config, "sliding_window", None)
-        kinds = getattr(config, "layer_types", None)
-        if not size or getattr(config, "use_sliding_window", True) is False:
+        size = getattr(config, "sliding_window", None) or getattr(config, "window_size", None)
+        kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None)
+        if not isinstance(size, int) or size < 1 or getattr(config, "use_sliding_window", True) is False:
             return None
-        return int(size) if not kinds or kinds[layer - 1] == "sliding_attention" else None
+        return size if not kinds or kinds[layer - 1] in ("sliding_attention", "local") else None
 
     def key_value_head(self, head: int) -> int:
         """The key-value head that query head `head` (from 0) reads: heads in a row share one."""

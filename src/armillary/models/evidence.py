@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from armillary.models.anatomy import Decoder
-from armillary.models.capture import Tap, stream
+from armillary.models.capture import Tap, first_tensor, stream
 
-__all__ = ["ROUNDING", "Evidence", "difference", "gathered", "largest", "random_ids", "tolerance"]
+__all__ = ["ROUNDING", "Evidence", "difference", "gathered", "hands_out_maps", "largest", "random_ids", "tolerance"]
 
 ROUNDING = {torch.float64: 1e-6, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 """What counts as rounding, relative to the largest entry, by the type of the weights; in float64 the library still
@@ -32,9 +32,9 @@ class Evidence:
         ids: three documents [3, tokens]; the third is the first with another last token.
         residuals, reads: the stream at each tap, and what is read of it.
         updates: what each sublayer adds, by ("attention" or "mlp", block), before the family's multiplier.
+        mlp_reads: what the MLP of each block, or the norm before it, reads.
         attentions, hidden_states: the library's own lists.
         attention_calls: the arguments of each attention, by block.
-        head_inputs: what each attention hands to its output projection, by block.
         beginning: outputs of the embedding and the modules behind it, by path.
         logits: of the eager pass.
         plain, captured, again: logits of the usual pass, of one with hooks on the stream, and of a second usual one.
@@ -45,10 +45,10 @@ class Evidence:
     residuals: dict[Tap, Tensor] = field(default_factory=dict)
     reads: dict[Tap, Tensor] = field(default_factory=dict)
     updates: dict[tuple[str, int], Tensor] = field(default_factory=dict)
+    mlp_reads: dict[int, Tensor] = field(default_factory=dict)
     attentions: tuple[Tensor, ...] = ()
     hidden_states: tuple[Tensor, ...] = ()
     attention_calls: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=dict)
-    head_inputs: dict[int, Tensor] = field(default_factory=dict)
     beginning: dict[str, Tensor] = field(default_factory=dict)
     logits: Tensor = field(default_factory=lambda: torch.empty(0))
     plain: Tensor = field(default_factory=lambda: torch.empty(0))
@@ -80,6 +80,20 @@ def random_ids(decoder: Decoder, tokens: int) -> Tensor:
     return ids
 
 
+def hands_out_maps(model: Any) -> bool:
+    """Whether the library's eager attention, which alone forms the maps, is in use or can be switched to.
+
+    Some classes decide once, when they are built, and keep what they have whatever they are told.
+    """
+    implementation = model.config._attn_implementation
+    if implementation == "eager":
+        return True
+    model.set_attn_implementation("eager")
+    switched = bool(model.config._attn_implementation == "eager")
+    model.set_attn_implementation(implementation)
+    return switched
+
+
 def _eager_pass(seen: Evidence) -> None:
     """One pass with the library's eager attention, which alone hands out its maps."""
     decoder = seen.decoder
@@ -104,43 +118,43 @@ def _eager_pass(seen: Evidence) -> None:
 
 
 def _listeners(seen: Evidence) -> list[tuple[nn.Module, Callable[..., None]]]:
+    """Modules and the hooks that note what they read or write; clones, since some blocks add in place."""
     decoder, row = seen.decoder, seen.decoder.family
-    rows = (*seen.ids.shape, decoder.facts.width)
+    rows = torch.Size((*seen.ids.shape, decoder.facts.width))
 
-    def update(key: tuple[str, int]) -> Callable[..., None]:
-        def hook(module: nn.Module, inputs: Any, named: Any, output: Any) -> None:
-            tensor = first(output)
-            seen.updates[key] = tensor.reshape(rows) if tensor.numel() == torch.Size(rows).numel() else tensor
+    def update(inputs: Any, named: Any, output: Any) -> Tensor:
+        tensor = first(output).clone()
+        return tensor.reshape(rows) if tensor.numel() == rows.numel() else tensor
 
-        return hook
+    def read(inputs: Any, named: Any, output: Any) -> Tensor:
+        tensor = first_tensor(inputs, named).clone()
+        return tensor.reshape(rows) if tensor.numel() == rows.numel() else tensor
 
-    def call(layer: int) -> Callable[..., None]:
-        def hook(module: nn.Module, inputs: Any, named: Any, output: Any) -> None:
-            seen.attention_calls[layer] = inputs, named
+    def call(inputs: Any, named: Any, output: Any) -> Any:
+        return inputs, named
 
-        return hook
-
-    def handed(layer: int) -> Callable[..., None]:
-        def hook(module: nn.Module, inputs: Any, named: Any, output: Any) -> None:
-            seen.head_inputs[layer] = inputs[0]
-
-        return hook
-
-    def start(path: str) -> Callable[..., None]:
-        def hook(module: nn.Module, inputs: Any, named: Any, output: Any) -> None:
-            seen.beginning[path] = output
-
-        return hook
+    def wrote(inputs: Any, named: Any, output: Any) -> Any:
+        return output
 
     found: list[tuple[nn.Module, Callable[..., None]]] = []
     for layer in range(1, decoder.facts.layers + 1):
-        found += [(decoder.added(sublayer, layer), update((sublayer, layer))) for sublayer in SUBLAYERS]
-        found += [(decoder.attention(layer), call(layer)), (decoder.attention_output(layer), handed(layer))]
+        for sublayer in SUBLAYERS:
+            found.append((decoder.added(sublayer, layer), _into(seen.updates, (sublayer, layer), update)))
+        mlp = decoder.block(layer).get_submodule(row.mlp_norm or row.mlp)
+        found.append((mlp, _into(seen.mlp_reads, layer, read)))
+        found.append((decoder.attention(layer), _into(seen.attention_calls, layer, call)))
     for path in (row.embedding, row.embedding_projection, row.embedding_norm, row.position_embedding):
         module = None if path is None else present(decoder.model, path)
         if path is not None and module is not None:
-            found.append((module, start(path)))
+            found.append((module, _into(seen.beginning, path, wrote)))
     return found
+
+
+def _into(store: dict[Any, Any], key: Any, picked: Callable[..., Any]) -> Callable[..., None]:
+    def hook(module: nn.Module, inputs: Any, named: Any, output: Any) -> None:
+        store[key] = picked(inputs, named, output)
+
+    return hook
 
 
 def padded_states(decoder: Decoder, ids: Tensor, mask: Tensor, *, positions: bool) -> dict[Tap, Tensor]:

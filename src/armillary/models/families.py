@@ -35,7 +35,8 @@ class Family:
         residual_multiplier: field of the configuration by which what is added is multiplied, or None.
         attention_output, mlp_output: all that writes a sublayer's output: modules, or single tensors of a mixture.
         attention_output_axis: the axis of that projection's weight that runs over the concatenated heads.
-        value_projection: the values of all key-value heads side by side, or None where they are fused with others.
+        value_projection: the module whose last columns are the values of all key-value heads side by side, or None
+            where every head has values of its own.
         sinks: the learned sink of each head, which takes its share of every row, or None: rows sum to one.
         final_norm, head: after the last block.
         final_projection: what stands between final norm and head, where the model has it.

@@ -11,8 +11,18 @@ from torch import Tensor
 
 from armillary.models.anatomy import Decoder
 from armillary.models.capture import Tap, taps_of
-from armillary.models.evidence import ROUNDING, SUBLAYERS, Evidence, difference, first, largest, tolerance
+from armillary.models.evidence import (
+    ROUNDING,
+    SUBLAYERS,
+    Evidence,
+    difference,
+    first,
+    hands_out_maps,
+    largest,
+    tolerance,
+)
 from armillary.models.evidence import present as part_present
+from armillary.models.norming import normalized
 from armillary.models.trials import batching, grouped_heads, sinks
 
 __all__ = ["BEFORE_ANY_PASS", "PROMISES", "Promise"]
@@ -50,6 +60,14 @@ def _tied_weights(decoder: Decoder) -> Promise:
     held = head.weight is embedding.weight
     words = {True: "embedding and head are one tensor", False: "embedding and head are two tensors"}
     return Promise("tied weights", words[wanted] + ", as the configuration says", words[held], held == wanted)
+
+
+def _maps_at_hand(decoder: Decoder) -> Promise:
+    """A class that keeps a fused attention hands out maps that are not those of its output, or none."""
+    implementation = decoder.model.config._attn_implementation
+    passed = hands_out_maps(decoder.model)
+    got = "they do" if passed else f'they keep "{implementation}": load the model with attn_implementation="eager"'
+    return Promise("maps at hand", "attentions that are eager, or become so when told to", got, passed)
 
 
 def _finite(seen: Evidence) -> Promise:
@@ -95,8 +113,7 @@ def _norms(seen: Evidence) -> Promise:
     worst, count = 0.0, 0
     for tap, (norm, is_norm) in zip(taps_of(decoder), decoder.readers, strict=True):
         if is_norm:
-            gain = decoder.gain(norm)
-            apart = difference(normalized(seen.residuals[tap], norm, gain, kind=row.norm), seen.reads[tap])
+            apart = difference(normalized(seen.residuals[tap], norm, kind=row.norm, gain=row.gain), seen.reads[tap])
             worst, count = largest((worst, apart)), count + 1
     formula = {"RMSNorm": "x / rms(x)", "LayerNorm": "(x - mean) / standard deviation"}[row.norm]
     formula += {"weight": " times the gain", "1 + weight": " times (1 + the stored gain)", "none": ", no gain"}[
@@ -108,18 +125,6 @@ def _norms(seen: Evidence) -> Promise:
         f"{count} norms read the stream, largest departure {worst:.1e}",
         worst <= tolerance(decoder),
     )
-
-
-def normalized(states: Tensor, norm: Any, gain: Tensor | None, *, kind: str) -> Tensor:
-    """Rows as a norm should leave them, in float64."""
-    x = states.double()
-    epsilon = next((getattr(norm, name) for name in ("eps", "variance_epsilon", "epsilon") if hasattr(norm, name)), 0.0)
-    if kind == "LayerNorm":
-        x = x - x.mean(-1, keepdim=True)
-    x = x / (x.square().mean(-1, keepdim=True) + epsilon).sqrt()
-    bias = getattr(norm, "bias", None)
-    x = x if gain is None else x * gain.double()
-    return x if bias is None else x + bias.double()
 
 
 def _start(seen: Evidence) -> Promise:
@@ -211,9 +216,11 @@ def _sublayers_add_up(seen: Evidence) -> Promise:
         if before is None or end is None or attention is None or mlp is None or attention.shape != mlp.shape:
             return Promise("sublayers", "stream + attention + MLP = stream", f"nothing of block {layer}", False)
         middle = before if parallel else seen.residuals[Tap(layer, "mid")]
-        steps = [(end, before + multiplier * (attention + mlp), "both")] if parallel else []
-        if not parallel:
-            steps += [(middle, before + multiplier * attention, "attention"), (end, middle + multiplier * mlp, "mlp")]
+        if parallel:
+            source = before if decoder.family.mlp_norm is not None else seen.reads[Tap(layer - 1)]
+            steps = [(end, before + multiplier * (attention + mlp), "both"), (seen.mlp_reads[layer], source, "mlp")]
+        else:
+            steps = [(middle, before + multiplier * attention, "attention"), (end, middle + multiplier * mlp, "mlp")]
         for found, expected, kind in steps:
             apart = difference(expected, found)
             if not apart <= worst:  # NaN counts as apart
@@ -335,7 +342,7 @@ def _library_list(seen: Evidence) -> Promise:
     )
 
 
-BEFORE_ANY_PASS: tuple[Callable[[Decoder], Promise], ...] = (_distinct_blocks, _tied_weights)
+BEFORE_ANY_PASS: tuple[Callable[[Decoder], Promise], ...] = (_distinct_blocks, _tied_weights, _maps_at_hand)
 """What is asked of the modules themselves; the other promises make no sense before."""
 
 PROMISES: tuple[Callable[[Evidence], Promise], ...] = (

@@ -8,6 +8,7 @@ from torch import nn
 
 from armillary.errors import UnsupportedModelError
 from armillary.models.families import FAMILIES, Family, family_of
+from armillary.models.inference import inferred
 
 __all__ = ["causal", "row_of"]
 
@@ -20,19 +21,16 @@ def row_of(model: Any) -> Family:
     Raises:
         UnsupportedModelError: not such a model; compiled; or no row names it and none can be inferred.
     """
-    architecture = type(model).__name__
     _require_uncompiled(model)
     config = getattr(model, "config", None)
-    if config is not None:
-        for kind in type(model).__mro__:
-            row = family_of(kind.__name__, config)
-            if row is not None:
-                return row
-    known = ", ".join(sorted({kind for row in FAMILIES.values() for kind in row.architectures}))
-    raise UnsupportedModelError(
-        f"Argument `model` must be a decoder of a known family ({known}), but is {architecture}. "
-        "Measure another model, or add its family (one row of data)."
-    )
+    if config is None or not hasattr(model, "get_output_embeddings"):
+        known = ", ".join(sorted({kind for row in FAMILIES.values() for kind in row.architectures}))
+        raise UnsupportedModelError(
+            f"Argument `model` must be a causal language model of the library ({known}, or another), but is "
+            f"{type(model).__name__}. Measure another model."
+        )
+    rows = (family_of(kind.__name__, config) for kind in type(model).__mro__)
+    return next((row for row in rows if row is not None), None) or inferred(model)
 
 
 def causal(architecture: str) -> bool:

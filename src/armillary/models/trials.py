@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from armillary.models.anatomy import Decoder
+from armillary.models.anatomy import Decoder, DecoderFacts
 from armillary.models.capture import Tap
 from armillary.models.evidence import Evidence, difference, largest, padded_states, takes_positions
 
@@ -70,9 +70,8 @@ def grouped_heads(seen: Evidence) -> tuple[bool, str]:
     projection, values = decoder.attention_output(1), decoder.block(1).get_submodule(path)
     with _eager(decoder), torch.no_grad():
         for group in (None, *range(facts.key_value_heads)):
-            columns = slice(0, 0) if group is None else slice(group * facts.head_dim, (group + 1) * facts.head_dim)
             hooks = (
-                values.register_forward_hook(_raised(columns)),
+                values.register_forward_hook(_raised(group, facts)),
                 projection.register_forward_pre_hook(lambda module, arguments: handed.append(arguments[0])),
             )
             try:
@@ -89,10 +88,14 @@ def grouped_heads(seen: Evidence) -> tuple[bool, str]:
     return not wrong, "; ".join(wrong) or "each key-value head moves its own heads alone"
 
 
-def _raised(columns: slice) -> Callable[..., Tensor]:
+def _raised(group: int | None, facts: DecoderFacts) -> Callable[..., Tensor]:
+    """Values of one key-value head raised by one; they are the last columns of what the module writes."""
+
     def hook(module: nn.Module, arguments: Any, output: Tensor) -> Tensor:
         other = output.clone()
-        other[..., columns] += 1
+        if group is not None:
+            start = output.shape[-1] + (group - facts.key_value_heads) * facts.head_dim
+            other[..., start : start + facts.head_dim] += 1
         return other
 
     return hook

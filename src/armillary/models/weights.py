@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from armillary.errors import ArgumentError, UnsupportedModelError
+from armillary.models.evidence import hands_out_maps
 from armillary.models.sources import ModelFolder
 from armillary.models.tokenizer import in_one_line
 
@@ -40,19 +41,20 @@ def read_model(folder: ModelFolder, dtype: torch.dtype, *, device_map: str | Map
     _require_shards(folder)
     kind = _kind(folder)
     options: dict[str, Any] = {"trust_remote_code": True} if folder.remote_code else {}
+    options |= {
+        "dtype": dtype,
+        "use_safetensors": not folder.pickled,
+        "weights_only": True,  # a pickle may name tensors and nothing else
+        "local_files_only": True,
+        "output_loading_info": True,
+        "ignore_mismatched_sizes": True,  # they are refused below, by name
+        "device_map": device_map,
+    }
     try:
         with quietly():
-            model, report = kind.from_pretrained(
-                folder.path,
-                dtype=dtype,
-                use_safetensors=not folder.pickled,
-                weights_only=True,  # a pickle may name tensors and nothing else
-                local_files_only=True,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # they are refused below, by name
-                device_map=device_map,
-                **options,
-            )
+            model, report = kind.from_pretrained(folder.path, **options)
+            if not hands_out_maps(model):
+                model, report = kind.from_pretrained(folder.path, attn_implementation="eager", **options)
     except Exception as trouble:  # a cut file ends in errors of safetensors, the library or torch
         raise _unreadable(folder, trouble) from trouble
     _require_all(folder, report)
