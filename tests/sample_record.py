@@ -642,7 +642,13 @@ def sample_study() -> dict[str, Any]:
             "center": "subtract the mean over the tokens",
             "normalize": "divide each row by its norm",
         },
-        "documents": {"source": "invented", "rule": RULE, "count": len(DOCUMENTS), "tokens": TOKENS_PER_DOCUMENT},
+        "documents": {
+            "source": "invented",
+            "genre": "reference prose, one genre",
+            "rule": RULE,
+            "count": len(DOCUMENTS),
+            "tokens": TOKENS_PER_DOCUMENT,
+        },
         "calibration": {"rule": "the next 2 of them", "count": 2},
         "plan": {
             "bins": len(EDGES) - 1,

@@ -450,6 +450,69 @@ def test_a_selection_that_was_asked_for_is_no_skip(lab: Any) -> None:
     assert lab("--quiet", documents=folder, max_documents=2, layers="4").code == 0
 
 
+@pytest.mark.parametrize("name", ["t.txt", "t.jsonl", "t.csv", "t.tsv", "t.parquet"])
+def test_a_file_of_documents_is_read_as_what_it_is(name: str, lab: Any, tmp_path: Path) -> None:
+    import pandas as pd
+
+    rows = pd.DataFrame({"name": list("abcde"), "body": [f"{k * k} {LONG}" for k in range(5)]})
+    flags: dict[str, Any] = {"text_column": "body", "id_column": "name"}
+    if name == "t.txt":
+        (tmp_path / name).write_text("\n\n".join(rows["body"]))
+        flags = {"separator": r"\n\n"}
+    elif name == "t.jsonl":
+        rows.to_json(tmp_path / name, orient="records", lines=True)
+    elif name == "t.parquet":
+        rows.to_parquet(tmp_path / name)
+    else:
+        rows.to_csv(tmp_path / name, sep="\t" if name == "t.tsv" else ",", index=False)
+    assert lab("--quiet", documents=name, genre="made-up sentences", **flags).code == 0
+    kept = Record.open(tmp_path / "record")
+    titles = [f"t.txt, text {n}" for n in (1, 2, 3, 4)] if name == "t.txt" else ["a", "b", "c", "d"]
+    assert kept.provenance["documents"]["titles"] == titles
+    assert kept.study["documents"]["genre"] == "made-up sentences"
+    assert kept.provenance["documents"]["source"] == f"file {name}"
+
+
+def test_a_genre_that_python_carries_is_measured_and_named_in_the_record(
+    armillary: Callable[..., Outcome], models: dict[str, Path], quick_pictures: None
+) -> None:
+    arguments = ["--model", models["llama"], "--conditions", "trained", "--max-documents", "3", "--max-tokens", "16"]
+    arguments += ["--layers", "0", "--quiet"]
+    sources = {}
+    for flags in ((), ("--genre", "reference"), ("--genre", "docstrings")):
+        assert armillary("lab", *arguments, *flags, "--out", f"record{len(sources)}").code == 0
+        kept = Record.open(f"record{len(sources)}")
+        sources[flags] = (kept.study["documents"]["genre"], kept.provenance["documents"]["token_hash"])
+    assert sources[()] == sources[("--genre", "reference")] != sources[("--genre", "docstrings")]
+    assert sources[("--genre", "docstrings")][0].startswith("docstrings of Python's standard library")
+
+
+@pytest.mark.parametrize(("cut", "titles"), [("split:1:3", "piece"), ("pack:<end>", "and 1 more")])
+def test_texts_are_cut_by_the_rule_asked_for(cut: str, titles: str, lab: Any, tmp_path: Path) -> None:
+    short = written(
+        tmp_path / "short", {f"{k}.txt": f"{k} some seventeen" + f", {k} more" * 9 * (k % 2) for k in range(10)}
+    )
+    length = 24 if "pack" in cut else 16
+    assert lab("--quiet", documents=short, cut=cut, max_tokens=length).code == 0
+    kept = Record.open(tmp_path / "record").provenance["documents"]
+    assert any(titles in title for title in kept["titles"]), kept["titles"]
+
+
+def test_a_start_token_twice_is_a_warning_on_standard_error(lab: Any, models: dict[str, Path], tmp_path: Path) -> None:
+    from tokenizers.processors import TemplateProcessing
+
+    model = shutil.copytree(models["llama"], tmp_path / "adds")
+    tokenizer = tiny_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<start> $A", special_tokens=[("<start>", 256)]
+    )
+    tokenizer.save_pretrained(model)
+    folder = written(tmp_path / "doubled", {"a.txt": f"<start>1 {LONG}", "b.txt": f"2 {LONG}"})
+    ended = lab("--quiet", documents=folder, model=model)
+    assert ended.code == 0 and ended.err.count("\n") == 1
+    assert ended.err.startswith("armillary: warning: 1 documents begin with a start token twice, first 'a.txt'")
+
+
 def test_names_in_any_script_and_texts_that_spell_special_tokens_are_documents(
     lab: Any, models: dict[str, Path]
 ) -> None:
@@ -529,7 +592,7 @@ def test_every_name_of_a_preset_is_a_condition_by_its_own_name() -> None:
 
 BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"documents": "nowhere"}, "but nowhere does not exist"),
-    ({"documents": ROOT / "README.md"}, "README.md is a file"),
+    ({"documents": ROOT / "README.md"}, "stands between two documents of the text file"),
     ({"max_documents": 1}, "`--max-documents` must be at least 2, but it is 1"),
     ({"max_documents": 0}, "'--max-documents': Input should be greater than or equal to 1, but it is '0'"),
     ({"max_documents": "many"}, "valid integer, unable to parse string as an integer, but it is 'many'"),
@@ -579,6 +642,44 @@ BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
 def test_options_that_cannot_be_used_end_with_2_and_one_sentence(changed: dict[str, Any], got: str, lab: Any) -> None:
     outcome = lab(**changed)
     assert outcome.code == 2 and got in outcome.sentence and listing() == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "got"),
+    [
+        ({"cut": "cut"}, "`--cut` must be truncate, split"),
+        ({"cut": "split:2"}, "Take one piece of each text with Split(pieces_per_text=1) or --cut split"),
+        ({"cut": "pack:no token"}, "`--cut` must be one token of the tokenizer"),
+        ({"separator": ";"}, "`--separator` must be left out here"),
+        ({"documents": "one.txt"}, "`--separator` must say what stands between"),
+        ({"documents": "t.csv"}, "`--text-column` must be a column of t.csv, but 'text' is none of a, b"),
+        ({"documents": "t.csv", "text_column": "b", "id_column": "c"}, "`--id-column` must be a column of t.csv"),
+        ({"documents": "t.csv", "text_column": "b", "id_column": "a"}, "rows 1 and 2 are both '1'"),
+    ],
+)
+def test_documents_that_cannot_be_read_as_asked_end_with_2_and_one_sentence(
+    changed: dict[str, Any], got: str, lab: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "one.txt").write_text(LONG)
+    (tmp_path / "t.csv").write_text(f'a,b\n1,"one {LONG}"\n1,"two {LONG}"\n')
+    outcome = lab(**changed)
+    assert outcome.code == 2 and got in outcome.sentence and listing() == ["one.txt", "t.csv"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "got"),
+    [
+        (("--genre", "poems"), "`--genre` must be one of reference, docstrings"),
+        (("--separator", ";"), "`--separator` must come with --documents"),
+        (("--id-column", "id"), "`--id-column` must come with --documents"),
+    ],
+)
+def test_options_about_texts_are_judged_before_a_model_is_loaded(
+    flags: tuple[str, str], got: str, armillary: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("armillary.models.decoder.load_decoder", lambda *_, **__: pytest.fail("a model was loaded"))
+    outcome = armillary("lab", *flags)
+    assert outcome.code == 2 and got in outcome.sentence
 
 
 def test_conditions_are_judged_before_the_first_is_measured(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_several_pieces_of_a_text_come_in_order_without_overlap_and_no_interval_
     with pytest.raises(UnsoundError, match=r"'a, piece 1 of 4' and 'a, piece 2 of 4' are pieces of one text"):
         documents.check_independent()
     decoder = tiny_decoder()
-    with pytest.raises(UnsoundError, match=r"Take one piece of each text \(Split\(pieces_per_text=1\)\)"):
+    with pytest.raises(UnsoundError, match=r"Take one piece of each text with Split\(pieces"):
         am.Laboratory(decoder, documents, [am.Trained()])
     remedy = Documents.from_texts(texts, tokenizer, limit=9, tokens=10, cut=Split(pieces_per_text=1))
     am.Laboratory(decoder, remedy, [am.Trained()])  # the remedy, followed
@@ -97,7 +97,7 @@ def test_pieces_and_seed_are_counts(bad: Any) -> None:
 
 def test_packs_join_texts_in_order_and_no_text_lies_in_two(tokenizer: Any) -> None:
     texts = {"a": "aaa", "b": "bbbb", "c": "ccccccc", "d": "d", "e": "ee", "f": "ffffffff", "g": "g"}
-    documents = Documents.from_texts(texts, tokenizer, limit=9, tokens=10, cut=Pack(separator="<end>"))
+    documents = Documents.from_texts(texts, tokenizer, limit=9, tokens=10, cut=Pack(joined_by="<end>"))
     shown = [tokenizer.decode(row).replace("<end>", "|") for row in documents.token_ids]
     assert shown == ["aaa|bbbb|c", "d|ee|fffff"[:10]] or shown == ["aaa|bbbb|c", "d|ee|ffff"]
     assert documents.texts == (("a", "b", "c"), ("d", "e", "f")) and documents.begins == ((0, 4, 9), (0, 2, 5))
@@ -126,7 +126,7 @@ def test_a_pack_that_ends_at_a_separator_holds_no_text_behind_it(tokenizer: Any)
 
 @pytest.mark.parametrize("separator", ["", "two", None])
 def test_a_separator_that_is_not_one_token_is_refused_and_one_is_named(tokenizer: Any, separator: Any) -> None:
-    with pytest.raises(ArgumentError, match=r"`separator` must be one token .*own end token is '<end>'"):
+    with pytest.raises(ArgumentError, match=r"`joined_by` must be one token .*own end token is '<end>'"):
         Documents.from_texts({"a": "abc"}, tokenizer, limit=1, tokens=2, cut=Pack(separator))
     Documents.from_texts({"a": "abc"}, tokenizer, limit=1, tokens=2, cut=Pack("<end>"))  # the remedy, followed
 

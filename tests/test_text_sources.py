@@ -189,8 +189,8 @@ def test_only_rows_that_are_needed_are_read(tmp_path: Path, tokenizer: Any) -> N
         ("t.csv", b"id,text\na,b,c\n", "more fields than the header"),
         ("t.csv", b"id,text\na,b\nc,d,e\n", "Expected 2 fields in line 3, saw 3"),
         ("t.csv", b"id,text\na,\xff\xfe\n", "can't decode byte 0xff"),
-        ("t.parquet", b"PAR1 or not", "not readable"),
-        ("t.csv.gz", b"no gzip at all", "not readable"),
+        ("t.parquet", b"PAR1 or not", "(magic bytes|too small|Not a gzipped)"),
+        ("t.csv.gz", b"no gzip at all", "(magic bytes|too small|Not a gzipped)"),
         ("t.jsonl.gz", b"no gzip at all", "cannot be unpacked"),
         ("t.jsonl.gz", gzip.compress(b'{"text": "cut short"}\n' * 99)[:-12], "cannot be unpacked"),
     ],
@@ -199,7 +199,9 @@ def test_a_damaged_table_is_refused_in_one_sentence(
     tmp_path: Path, tokenizer: Any, name: str, content: bytes, message: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ArgumentError, match=f"must be a UTF-8 file, but .*{message}.*Convert or repair it"):
+    with pytest.raises(
+        ArgumentError, match=f"must be a readable file .* but .* is not: .*{message}.*Convert or repair it"
+    ):
         Documents.read(tmp_path / name, tokenizer, limit=999, tokens=2)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from armillary.cli import terminal
+from armillary.cli.corpus import Corpus
 from armillary.cli.options import LARGEST_SEED, AsJson, Quiet
 from armillary.cli.report import drawn
 from armillary.cli.source import AllowPickle, Device, Dtype, Model, Revision, Source, Tokenizer, TrustRemoteCode
@@ -35,8 +36,33 @@ def lab(
     allow_pickle: AllowPickle = False,
     trust_remote_code: TrustRemoteCode = False,
     documents: Annotated[
-        Path | None, typer.Option(help="Folder of text files. Default: the topics of Python's own reference.")
+        Path | None,
+        typer.Option(
+            help="Folder of text files, one text file, or a table ending in .jsonl, .csv, .tsv or .parquet. "
+            "Default: texts that Python carries."
+        ),
     ] = None,
+    genre: Annotated[
+        str | None,
+        typer.Option(
+            help="Without --documents: reference (topics of Python's own reference, the default) or docstrings (of its "
+            "standard library). With them: what kind of text they are, in words."
+        ),
+    ] = None,
+    separator: Annotated[
+        str | None, typer.Option(help=r"What stands between two documents of a text file; \n is a line end.")
+    ] = None,
+    text_column: Annotated[str, typer.Option(help="Column of a table that holds the text.")] = "text",
+    id_column: Annotated[
+        str | None, typer.Option(help="Column of a table that names each row. Default: the number of the row.")
+    ] = None,
+    cut: Annotated[
+        str,
+        typer.Option(
+            help="truncate (each text to its first tokens), split (one piece of each text, drawn; split:1:7 with seed "
+            "7) or pack:TOKEN (short texts joined with that token of the tokenizer)."
+        ),
+    ] = "truncate",
     conditions: Annotated[
         list[str] | None,
         typer.Option(
@@ -83,8 +109,9 @@ def lab(
     if not dry_run:
         Record.require_new(out)
     with terminal.interruptible(out):
+        corpus = Corpus(documents, genre, separator, text_column, id_column, cut)
         study = laboratory(
-            chosen, source=source, documents=documents, conditions=conditions, layers=layers,
+            chosen, source=source, corpus=corpus, conditions=conditions, layers=layers,
             max_documents=max_documents, max_tokens=max_tokens, batch_size=batch_size, seed=seed, level=level,
         )  # fmt: skip
         if dry_run:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from armillary.errors import ArgumentError, NothingLeft, UnsoundError
+from armillary.errors import ArgumentError, UnsoundError
 from armillary.studies.presets import Preset
 
 if TYPE_CHECKING:
+    from armillary.cli.corpus import Corpus
     from armillary.cli.source import Source
     from armillary.models.conditions import Condition
     from armillary.models.decoder import Decoder
-    from armillary.models.documents import Documents
     from armillary.studies.laboratory import Laboratory
 
 __all__ = ["laboratory", "require_interval"]
-
-CALIBRATION_DOCUMENTS = 8
 
 
 def require_interval(*, level: float, documents: int) -> None:
@@ -35,7 +32,7 @@ def require_interval(*, level: float, documents: int) -> None:
 
 
 def laboratory(
-    preset: Preset, *, source: Source, documents: Path | None, conditions: list[str] | None, layers: str | None,
+    preset: Preset, *, source: Source, corpus: Corpus, conditions: list[str] | None, layers: str | None,
     max_documents: int | None, max_tokens: int | None, batch_size: int, seed: int, level: float,
 ) -> Laboratory:  # fmt: skip
     """The laboratory that the options of `armillary lab` ask for, with its decoder loaded and its documents cut.
@@ -57,14 +54,11 @@ def laboratory(
     for text, condition in asked.items():
         _require_fit(text, condition, decoder)
     chosen = _within(ranges, decoder.facts.layers, layers)
-    evaluation = _documents(
-        decoder, documents, limit=max_documents or preset.documents, tokens=max_tokens or preset.tokens, offset=0
-    )
-    _require_two(evaluation)
+    evaluation = corpus.evaluation(decoder, limit=max_documents or preset.documents, tokens=max_tokens or preset.tokens)
     own = {"conditions": conditions or None, "layers": layers, "max_documents": max_documents, "max_tokens": max_tokens}
     return Laboratory(
         decoder, evaluation, list(asked.values()), layers=chosen,
-        calibration=_calibration(decoder, documents, evaluation), level=level, seed=seed, batch_size=batch_size,
+        calibration=corpus.calibration(decoder, evaluation), level=level, seed=seed, batch_size=batch_size,
         preset=preset.but(*(name for name, given in own.items() if given is not None)),
     )  # fmt: skip
 
@@ -90,40 +84,6 @@ def _require_fit(text: str, condition: Condition, decoder: Decoder) -> None:
         condition.check_fits(decoder)
     except ArgumentError as error:
         raise type(error)(f"Argument `--conditions` must fit the decoder, but {text!r} does not: {error}") from error
-
-
-def _require_two(documents: Documents) -> None:
-    if len(documents) < 2:
-        others = "".join(f"; {one.title!r} was skipped: {one.reason}" for one in documents.skipped[:1])
-        raise UnsoundError(
-            f"Argument `--documents` must hold at least two documents of {documents.tokens} tokens, but it holds one, "
-            f"{documents.titles[0]!r}{others}. Tokens of one document are dependent, so one document gives no "
-            "interval. Add documents."
-        )
-
-
-def _documents(decoder: Decoder, folder: Path | None, *, limit: int, tokens: int, offset: int) -> Documents:
-    from armillary.models.documents import Documents
-
-    if tokens > decoder.facts.context:
-        raise ArgumentError(
-            f"Argument `--max-tokens` must be at most {decoder.facts.context}, the context of this decoder, but it is "
-            f"{tokens}. Ask for fewer."
-        )
-    if folder is None:
-        return Documents.from_topics(decoder.tokenizer, limit=limit, tokens=tokens, offset=offset)
-    return Documents.from_folder(folder, decoder.tokenizer, limit=limit, tokens=tokens, offset=offset)
-
-
-def _calibration(decoder: Decoder, folder: Path | None, evaluation: Documents) -> Documents | None:
-    """The next documents of the same source; with fewer than two left, the views that need them are left out."""
-    try:
-        found = _documents(
-            decoder, folder, limit=CALIBRATION_DOCUMENTS, tokens=evaluation.tokens, offset=len(evaluation)
-        )
-    except NothingLeft:
-        return None
-    return found if len(found) > 1 else None
 
 
 def _layers(text: str | None) -> list[range] | None:

@@ -191,28 +191,28 @@ class Pack:
     the earlier texts of its pack.
 
     Args:
-        separator: The token between two texts, as the tokenizer spells it.
+        joined_by: The token between two texts, as the tokenizer spells it.
     """
 
-    separator: str
+    joined_by: str
 
     @property
     def name(self) -> str:
         """What it is called on the command line."""
-        return f"pack:{self.separator}"
+        return f"pack:{self.joined_by}"
 
     def words(self, tokens: int) -> tuple[str, str]:
         """Which texts can be used, and what is made of one; in words."""
         return (
             "all of them, short or long",
-            f"packed: joined in this order with the token {self.separator!r} between two until {tokens} tokens are "
+            f"packed: joined in this order with the token {self.joined_by!r} between two until {tokens} tokens are "
             "reached, the end of the last text left out, no text in two packs, attention across the boundaries",
         )
 
     def pieces(self, texts: Iterator[Tokenized], start: StartRule, tokens: int, tally: Tally) -> Iterator[Piece]:
         """The packs, each as soon as it is full."""
         _room(start, tokens)
-        between = start.separator(self.separator)
+        between = start.separator(self.joined_by)
         ids = list(start.prefix)
         held: list[Tokenized] = []
         begins: list[int] = []

@@ -42,7 +42,7 @@ class Documents:
     Every `from_...` below takes a transformers tokenizer or a `tokenizers.Tokenizer`, and the same four choices:
     `limit`, at most so many documents; `tokens`, the length of each; `offset`, how many fitting documents are passed
     over first (a disjoint calibration set starts where another ends); `cut`, how a text becomes documents of that
-    length: `Truncate()`, `Split()` or `Pack(separator=...)`. They raise `NothingLeft` where no document is left beyond
+    length: `Truncate()`, `Split()` or `Pack(joined_by=...)`. They raise `NothingLeft` where no document is left beyond
     the offset, and `ArgumentError` where no text can be used. `genre` says in words what kind of text it is.
 
     Attributes:

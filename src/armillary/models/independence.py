@@ -42,7 +42,7 @@ def require_independent(ids: TokenIds, titles: Sequence[str], texts: Sequence[Se
                 raise UnsoundError(
                     f"Argument `documents` must hold independent documents, but {held[text]!r} and {title!r} are "
                     "pieces of one text: an interval over them would be too narrow. Take one piece of each text "
-                    "(Split(pieces_per_text=1)), or give more texts."
+                    "with Split(pieces_per_text=1) or --cut split, or give more texts."
                 )
             held[text] = title
 

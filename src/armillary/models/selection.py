@@ -40,7 +40,7 @@ class Rule:
         if not hasattr(self.cut, "pieces"):
             raise ArgumentError(
                 f"Argument `cut` must be a rule that cuts texts, but it is {self.cut!r}. Give am.Truncate(), "
-                "am.Split() or am.Pack(separator=...)."
+                "am.Split() or am.Pack(joined_by=...)."
             )
 
     def words(self, order: str) -> str:

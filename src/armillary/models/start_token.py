@@ -78,7 +78,7 @@ class StartRule:
             own = getattr(self.tokenizer, "eos_token", None)
             remedy = f"This tokenizer's own end token is {own!r}." if own else "Give one of the tokenizer's own tokens."
             raise ArgumentError(
-                f"Argument `separator` must be one token of the tokenizer, but {token!r} becomes {len(ids)} ids. "
+                f"Argument `joined_by` must be one token of the tokenizer, but {token!r} becomes {len(ids)} ids. "
                 f"{remedy}"
             )
         return ids[0]

@@ -95,7 +95,8 @@ def shown(path: Path) -> str:
 def not_readable(path: Path, why: str) -> ArgumentError:
     """A file as a whole cannot be read."""
     return ArgumentError(
-        f"Argument `documents` must be a UTF-8 file, but {path} is not readable as one: {why}. Convert or repair it."
+        f"Argument `documents` must be a readable file of texts in UTF-8, but {path} is not: {why}. Convert or repair "
+        "it."
     )
 
 

@@ -12,6 +12,9 @@ from armillary.report.words import Facts
 __all__ = ["conditions_table", "provenance"]
 
 
+_LISTED = ("titles", "first_ids", "start_tokens", "text_hashes", "packs")  # one entry a document: told in its table
+
+
 def provenance(known: Facts) -> Markup:
     """Decoder facts, documents, versions, promises and everything else the record says of its origin."""
     origin = known.reading.provenance
@@ -19,7 +22,7 @@ def provenance(known: Facts) -> Markup:
     parts.append(
         facts(
             "Documents",
-            _flat({k: v for k, v in known.source.items() if k not in ("titles", "first_ids", "text_hashes")}),
+            _flat({k: v for k, v in known.source.items() if k not in _LISTED}),
         )
     )
     parts.append(_documents(known))
@@ -83,13 +86,12 @@ def conditions_table(known: Facts) -> Markup:
 
 
 def _documents(known: Facts) -> Markup:
-    first, hashes = known.source.get("first_ids") or [], known.source.get("text_hashes") or []
+    columns = [known.source.get(name) or [] for name in ("first_ids", "start_tokens", "text_hashes")]
     rows = []
     for place, title in enumerate(known.reading.documents):
-        identity = first[place] if place < len(first) else "not recorded"
-        digest = hashes[place] if place < len(hashes) else "not recorded"
-        rows.append([title, str(identity), element("span", str(digest), class_="hash")])
-    listing = table("", ["document", "first token id", "hash of its text"], rows)
+        first, starts, digest = (str(one[place]) if place < len(one) else "not recorded" for one in columns)
+        rows.append([title, first, starts, element("span", digest, class_="hash")])
+    listing = table("", ["document", "first token id", "start tokens", "hash of its text"], rows)
     summary = f"{counted(known.documents, 'document').capitalize()}, with the first id of each"
     return element("details", element("summary", summary), listing)
 

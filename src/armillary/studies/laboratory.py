@@ -266,6 +266,7 @@ class Laboratory:
             },
             "documents": {
                 "source": self.documents.source,
+                "genre": self.documents.genre,
                 "rule": self.documents.rule,
                 "count": len(self.documents),
                 "tokens": self.documents.tokens,
