@@ -98,6 +98,12 @@ def test_every_public_name_has_its_place_on_the_reference_page_in_the_order_of_t
     assert [name for name in expected if name not in anchors] == []
 
 
+def test_the_sections_of_every_docstring_are_read_as_sections(site: Path):
+    page = (site / "reference.html").read_text(encoding="utf-8")
+    assert page.count("Returns:") > 50
+    assert re.findall(r"<p>[^<]*\b(?:Args|Returns|Raises):[^<]*", page) == []
+
+
 def test_every_source_and_test_that_a_page_names_exists():
     missing = []
     for page in [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:

@@ -249,8 +249,10 @@ class Decoder:
 
         Args:
             ids: [documents, tokens], no padding.
+
         Returns:
             [documents, tokens, width] on the decoder's device.
+
         Raises:
             ArgumentError: see `checked`.
         """
@@ -285,6 +287,7 @@ class Decoder:
         Args:
             final_states: [documents, tokens, width], as `hidden` returns.
             ids: [documents, tokens].
+
         Returns:
             float64 [documents], nats per token, on the CPU; NaN (undefined) for documents of one token.
         """

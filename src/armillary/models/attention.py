@@ -35,6 +35,7 @@ def attention_stream(decoder: Decoder, sink: AttentionSink) -> Iterator[None]:
     Args:
         decoder: whose attention.
         sink: see `AttentionSink`.
+
     Raises:
         CheckMissed: a sublayer hands out no map, from inside the pass.
     """
@@ -54,8 +55,10 @@ def require_same_logits(decoder: Decoder, ids: TokenIds) -> float:
     Args:
         decoder: the decoder.
         ids: [documents, tokens]; of the first document the first 64 tokens are taken.
+
     Returns:
         The largest departure, relative to the largest logit.
+
     Raises:
         CheckMissed: the departure exceeds what rounding in the decoder's type explains.
     """

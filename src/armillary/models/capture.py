@@ -112,9 +112,11 @@ def capture(decoder: Decoder, documents: Any, taps: Sequence[Tap] | None = None,
         documents: `Documents`, or token ids [documents, tokens]; no padding.
         taps: which states to keep; None keeps every block tap, layers 0..L.
         batch_size: documents a pass; the states do not depend on it (beyond rounding).
+
     Returns:
         Ensemble along depth with one member a document, states [documents, taps, tokens, width] on the CPU, in the
         decoder's type; `at` is l for the stream after block l and l - 1/2 after the attention of block l.
+
     Raises:
         ArgumentError: no such tap; ids outside context or vocabulary; a batch size below 1.
     """

@@ -30,6 +30,7 @@ def prove(decoder: Decoder, *, tokens: int = 12) -> tuple[Promise, ...]:
         tokens: the length of the three documents of the test, cut to the context and lengthened where that shows a
             short attention window; the third is the first with another last token, so that one pass shows whether
             earlier positions see it.
+
     Returns:
         The promises in order, kept or missed. If the blocks themselves are not what they should be, only that.
     """

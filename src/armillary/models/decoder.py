@@ -57,8 +57,10 @@ def load_decoder(
             nothing but tensors is taken. Recorded.
         trust_remote_code: run the code that the source brings, which may do anything on this machine. Recorded.
         prove: whether the contract is put to the proof now (`armillary check` prints it).
+
     Returns:
         The decoder in evaluation mode.
+
     Raises:
         ArgumentError: a source, device or type that cannot be used.
         UnsupportedModelError: an unknown family, a tokenizer that cannot be rebuilt, a promise missed.
@@ -115,8 +117,10 @@ def decoder_from_model(
         name: recorded; None takes what the configuration says.
         source: recorded, where it came from in words.
         quantization: recorded, "4-bit (Q4_1)" for instance, or None.
+
     Returns:
         The decoder, not yet proved: `prove(decoder)` says what it keeps.
+
     Raises:
         UnsupportedModelError: no row names it and none can be inferred, or a part of its row that the model lacks.
     """

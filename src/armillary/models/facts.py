@@ -36,6 +36,7 @@ def facts_of(
         quantization: recorded as given.
         released_spread: recorded as given.
         known_hash: of the weights, where they have been hashed before.
+
     Raises:
         UnsupportedModelError: a part of the row that the model lacks.
     """

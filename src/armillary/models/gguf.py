@@ -56,8 +56,10 @@ def gguf_content(path: Path, *, own_tokenizer: bool = True) -> GGUFContent:
     Args:
         path: the file.
         own_tokenizer: whether the file's own tokenizer will be used: one that cannot be proved is then refused.
+
     Returns:
         Configuration, dequantized float32 tensors (query and key rows in the library's order) and tokenizer.
+
     Raises:
         ArgumentError: the file is not a GGUF file, or it is truncated.
         UnsupportedModelError: an architecture, a tensor or a pre-tokenizer without a known meaning.
@@ -93,6 +95,7 @@ def stored_by_transformers(rows: NDArray[np.float32], heads: int) -> NDArray[np.
     Args:
         rows: [heads * head_dim, width], within a head row 2 j + s.
         heads: how many heads share the rows.
+
     Returns:
         The same rows, within a head row s * head_dim / 2 + j.
     """

@@ -27,8 +27,10 @@ def through_library(path: Path, reader: Any) -> tuple[dict[str, Any], dict[str, 
     Args:
         path: The file.
         reader: The open file.
+
     Returns:
         A config.json and float32 tensors under the names of the library's modules.
+
     Raises:
         UnsupportedModelError: An architecture that the library cannot read, or of which a part is left unread.
     """

@@ -69,9 +69,11 @@ def file_tokenizer(path: Path, value: Any, *, required: bool) -> FileTokenizer:
         path: The file, for messages.
         value: Its fields by name.
         required: Whether a tokenizer that cannot be proved is refused.
+
     Returns:
         The file's tokens; with the rebuilt tokenizer if every token stands at its id and is found again by its name,
         control tokens are cut out of text whole, and the text is cut by a known rule.
+
     Raises:
         UnsupportedModelError: The tokenizer is required and cannot be proved.
     """

@@ -31,6 +31,7 @@ def placement(device: str | Mapping[str, Any]) -> Placement:
 
     Args:
         device: "auto" (an accelerator if there is one), "cpu", "cuda", "mps", "map", or a device map.
+
     Raises:
         ArgumentError: No such device here, or a map that leaves a part on no device.
     """
@@ -67,6 +68,7 @@ def require_everywhere(decoder: Decoder, *, tokens: int = 4) -> None:
     Args:
         decoder: Spread over devices.
         tokens: Length of the pass.
+
     Raises:
         UnsupportedModelError: Names the first layer whose states came back as zeros, and its device.
     """

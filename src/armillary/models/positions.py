@@ -54,6 +54,7 @@ def positions_silenced(decoder: Decoder, argument: str, *, label: str) -> Iterat
         decoder: The decoder.
         argument: The name of that argument.
         label: Of the condition, for the proof in words.
+
     Raises:
         CheckMissed: An attention is not called with it, it was zero anyway, or a tensor changed meanwhile.
     """

@@ -18,6 +18,7 @@ def row_of(model: Any) -> Family:
 
     Args:
         model: a causal language model in evaluation mode.
+
     Raises:
         UnsupportedModelError: not such a model; compiled; or no row names it and none can be inferred.
     """

@@ -91,8 +91,10 @@ def shelved(path: Path, *, own_tokenizer: bool = True) -> Shelved:
     Args:
         path: the GGUF file.
         own_tokenizer: whether the file's own tokenizer will be used: one that cannot be proved is then refused.
+
     Returns:
         The folder and what is known of it.
+
     Raises:
         ArgumentError: no GGUF file, a truncated one, or a cache folder that cannot be written.
         UnsupportedModelError: see `gguf_content`.

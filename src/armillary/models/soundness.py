@@ -23,8 +23,10 @@ def require_sound(model: nn.Module, family: Family, *, name: str) -> tuple[str, 
         model: The library's model.
         family: Where its parts lie.
         name: Of the model, for messages.
+
     Returns:
         Sentences worth recording: weights that are not finite, single matrices of zeros, weights that blocks share.
+
     Raises:
         ArgumentError: A weight without values, a block or an embedding of zeros.
         UnsupportedModelError: Packed weights, or one module standing at two layers.
@@ -68,8 +70,10 @@ def require_own_blocks(model: nn.Module, family: Family, *, name: str) -> tuple[
         model: The library's model.
         family: Where its blocks lie.
         name: Of the model, for messages.
+
     Returns:
         The blocks in order.
+
     Raises:
         UnsupportedModelError: One module stands at two layers: a hook on it would answer for both.
     """

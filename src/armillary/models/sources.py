@@ -67,6 +67,7 @@ def model_folder(
             refused.
         allow_pickle: Whether pickled weights may be read, where there are no safetensors.
         trust_remote_code: Whether code that the source brings may be run.
+
     Raises:
         ArgumentError: nothing there, not a model, truncated, pickled weights only, an id that cannot be reached.
         UnsupportedModelError: a model of an unknown family, of its own code, or quantized.
@@ -110,6 +111,7 @@ def tokenizer_folder(source: str | Path) -> Path:
 
     Args:
         source: A folder, a file tokenizer.json, or a hub id.
+
     Raises:
         ArgumentError: Nothing there, or no tokenizer in it.
     """

@@ -20,8 +20,10 @@ def folder_tokenizer(path: Path, *, remote_code: bool = False) -> Any:
     Args:
         path: A folder.
         remote_code: Whether a class that the folder brings may be run.
+
     Returns:
         The library's tokenizer, or None where the folder holds none.
+
     Raises:
         ArgumentError: A tokenizer that cannot be read.
     """
@@ -48,8 +50,10 @@ def require_fit(tokenizer: Any, *, rows: int, name: str) -> tuple[str, ...]:
         tokenizer: The library's tokenizer, or None.
         rows: Of the embedding.
         name: Of the decoder, for messages.
+
     Returns:
         A sentence where the tokenizer has fewer ids than the embedding has rows.
+
     Raises:
         ArgumentError: An id without a row: the tokenizer is that of another model.
     """
@@ -76,6 +80,7 @@ def require_tokens(tokenizer: Any, tokens: Sequence[str], *, spare: Sequence[int
         tokens: The file's own list, by id.
         spare: Ids that the file marks as unused, which may be called anything.
         name: Of the file, for messages.
+
     Raises:
         UnsupportedModelError: Names the first id that stands for another token.
     """

@@ -32,8 +32,10 @@ def read_model(folder: ModelFolder, dtype: torch.dtype, *, device_map: str | Map
         folder: Where they lie, and what was permitted.
         dtype: Type to read them in.
         device_map: Where each part goes, as accelerate takes it; None reads everything into main memory.
+
     Returns:
         The model.
+
     Raises:
         ArgumentError: Files that are cut, missing, or not those of config.json, by the name of a tensor or file.
         UnsupportedModelError: A class that the library does not know.

@@ -35,6 +35,7 @@ def widened(decoder: Decoder) -> Iterator[None]:
 
     Args:
         decoder: Of a type that has a wider one (`wider_type`).
+
     Raises:
         KeyError: Its type has none.
     """
