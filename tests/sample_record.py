@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sample_attention import FOLLOWED, LINKED, NUMBERS, attention_variables, group_variables
+
 if TYPE_CHECKING:
     import xarray
 
@@ -506,6 +508,8 @@ def sample_dataset() -> xarray.Dataset:
     variables.update(found)
     variables["mean_direction"] = _mean_direction(variables["squared_mean_direction"][1])
     variables["statement_value"] = _statement(variables)
+    variables |= attention_variables(len(CONDITIONS), len(LAYERS), HEADS, len(DOCUMENTS))
+    variables |= group_variables(len(CONDITIONS), len(LAYERS), len(DOCUMENTS))
     coordinates = {
         "condition": list(CONDITIONS),
         "layer": np.asarray(LAYERS),
@@ -525,6 +529,7 @@ def sample_dataset() -> xarray.Dataset:
         "statement_layer": np.array(STATEMENT_LAYERS),
         "statement_measurement": list(MAPPED),
         "coordinate": np.arange(WIDTH),
+        "head": np.arange(HEADS),
         "isotropic_measurement": isotropic,
     }
     return xr.Dataset(
@@ -657,6 +662,9 @@ def sample_study() -> dict[str, Any]:
             "rogue_coordinates": 3,
             "condition_number": 4.0,
             "bands": len(BANDS),
+            "attention": list(NUMBERS),
+            "followed": FOLLOWED,
+            "majority": LINKED,
         },
     }
 

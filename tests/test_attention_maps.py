@@ -14,7 +14,7 @@ from armillary import sphere
 from armillary.errors import ArgumentError
 from armillary.observables.alignment import overlaps
 from armillary.observables.attention_beta import attention_effective_beta, attention_overlap_slope
-from armillary.observables.attention_declaration import MAP_NUMBERS, MapNumber
+from armillary.observables.attention_declaration import MapNumber, map_numbers
 from armillary.observables.attention_maps import (
     attention_antisymmetric_share,
     attention_distance,
@@ -175,9 +175,9 @@ def test_what_no_beta_explains_is_undefined() -> None:
     assert math.isnan(value(attention_distance, no_mass))
 
 
-@pytest.mark.parametrize("name", MAP_NUMBERS)
+@pytest.mark.parametrize("name", map_numbers())
 def test_a_batch_gives_what_its_members_give_within_the_stated_range(name: str) -> None:
-    number = MAP_NUMBERS[name]
+    number = map_numbers()[name]
     c = torch.stack([cloud(seed) for seed in range(2)])
     a = torch.stack([torch.stack([softmax_map(beta, one) for beta in (0.5, 2.0, 9.0)]) for one in c])
     batch = number(a, overlaps=c)
@@ -190,9 +190,9 @@ def test_a_batch_gives_what_its_members_give_within_the_stated_range(name: str) 
     torch.testing.assert_close(single, batch, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", MAP_NUMBERS)
+@pytest.mark.parametrize("name", map_numbers())
 def test_every_number_says_what_it_is(name: str) -> None:
-    number = MAP_NUMBERS[name]
+    number = map_numbers()[name]
     assert name.startswith("attention_") and number.symbol and number.source and number.undefined
     assert "row" in number.definition or "map" in number.definition or "position" in number.definition
 

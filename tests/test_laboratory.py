@@ -22,7 +22,7 @@ from armillary.observables.grouping import Connected, Grouping
 from armillary.observables.rank import participation_rank
 from armillary.record import Record
 from armillary.studies.laboratory import Laboratory
-from armillary.studies.plan import default_measurements, position_bands, statement_layers
+from armillary.studies.plan import Plan, default_measurements, position_bands, statement_layers
 from tiny import tiny_decoder, tiny_ids
 
 TOKENS = 17
@@ -188,7 +188,7 @@ def test_final_is_the_librarys_last_state_and_the_last_block_is_not_in_its_list(
         expected = [plainly("participation_rank", prepared(one, "normalize", rows[0, 0], [])) for one in rows]
         np.testing.assert_allclose(rank.sel(tap=tap).values, expected, rtol=1e-5)
     names = {row["tap"] for row in record.rows() if row["layer"] == last}
-    assert {"block", "final", "mid", "mid_read"} == names
+    assert {"block", "final", "mid", "mid_read", "attention"} == names
 
 
 def test_histogram_and_spectrum_and_sweep_equal_plain_numpy(tmp_path: Path) -> None:
@@ -292,7 +292,10 @@ def test_the_statement_shows_numbers_before_and_after_and_an_orthogonal_map_move
     tmp_path: Path,
 ) -> None:
     decoder, chosen = tiny_decoder("llama"), documents()
-    record = Laboratory(decoder, chosen, [Trained()], calibration=documents(seed=9, count=3)).run(tmp_path / "record")
+    usual = Plan(attention=())  # the pass that the library makes unasked, so that its states compare to the last digits
+    record = Laboratory(decoder, chosen, [Trained()], calibration=documents(seed=9, count=3), plan=usual).run(
+        tmp_path / "record"
+    )
     table = record.dataset["statement_value"]
     before, turned = table.sel(transformation="none"), table.sel(transformation="orthogonal")
     bound = table["statement_measurement"].str.contains("rogue coordinates").values
@@ -346,6 +349,7 @@ def test_rows_of_the_json_name_every_choice(tmp_path: Path) -> None:
         "measurement",
         "preparation",
         "tokens",
+        "head",
         "value",
         "low",
         "high",
@@ -355,6 +359,7 @@ def test_rows_of_the_json_name_every_choice(tmp_path: Path) -> None:
     assert all(list(row) == keys for row in rows)
     assert {row["layer"] for row in rows} == {0, 2, 4, None}
     assert {row["tap"] for row in rows if row["layer"] == 0} == {"embedding", "embedding_read"}
+    assert {row["head"] for row in rows if row["tap"] == "attention"} == {None, 0, 1, 2, 3}
     assert any(row["measurement"] == "loss" for row in rows)
 
 

@@ -198,6 +198,7 @@ def test_rows_are_strict_json_with_exactly_the_documented_keys(record):
         "measurement",
         "preparation",
         "tokens",
+        "head",
         "value",
         "low",
         "high",
@@ -205,7 +206,7 @@ def test_rows_are_strict_json_with_exactly_the_documented_keys(record):
         "documents",
     ]
     assert all(list(row) == keys for row in rows)
-    identity = [tuple(row[k] for k in keys[:6]) for row in rows]
+    identity = [tuple(row[k] for k in keys[:7]) for row in rows]
     assert len(set(identity)) == len(identity)
 
 

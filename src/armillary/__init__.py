@@ -139,7 +139,8 @@ _PUBLIC = {
     "received_mass": "armillary.observables.attention_maps",
     "attention_effective_beta": "armillary.observables.attention_beta",
     "attention_overlap_slope": "armillary.observables.attention_beta",
-    "MAP_NUMBERS": "armillary.observables.attention_declaration",
+    "map_number": "armillary.observables.attention_declaration",
+    "map_numbers": "armillary.observables.attention_declaration",
     "MapNumber": "armillary.observables.attention_declaration",
     "attention_stream": "armillary.models.attention",
     "stream_norm_mean": "armillary.observables.drift",
@@ -276,8 +277,9 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.observables.alignment import squared_mean_direction as squared_mean_direction
     from armillary.observables.attention_beta import attention_effective_beta as attention_effective_beta
     from armillary.observables.attention_beta import attention_overlap_slope as attention_overlap_slope
-    from armillary.observables.attention_declaration import MAP_NUMBERS as MAP_NUMBERS
     from armillary.observables.attention_declaration import MapNumber as MapNumber
+    from armillary.observables.attention_declaration import map_number as map_number
+    from armillary.observables.attention_declaration import map_numbers as map_numbers
     from armillary.observables.attention_maps import attention_antisymmetric_share as attention_antisymmetric_share
     from armillary.observables.attention_maps import attention_distance as attention_distance
     from armillary.observables.attention_maps import attention_entropy as attention_entropy

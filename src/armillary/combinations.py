@@ -1,4 +1,4 @@
-"""Every measured combination of condition, layer, tap, tokens and preparation as a row of one table.
+"""Every measured combination of condition, layer, tap, tokens, preparation and head as a row of one table.
 
 A combination was measured if a document has a number there, or if the variable's attribute `measured` (JSON: a list of
 [tap, tokens, preparation]) names it. The embedding comes before any sublayer: it has no tap inside a block and no
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["combinations", "the_only"]
 
-_AXES = ("condition", "tap", "layer", "tokens", "preparation")
-_LABELS = ("tap", "tokens", "preparation")
+_AXES = ("condition", "tap", "layer", "tokens", "preparation", "head")
+_NUMBERED = ("layer", "head")  # empty where a variable does not have the axis
+_LABELS = ("tap", "tokens", "preparation", "head")
 
 
 def combinations(dataset: xarray.Dataset, *, blocks: int) -> tuple[pandas.DataFrame, np.ndarray]:
@@ -33,8 +34,8 @@ def combinations(dataset: xarray.Dataset, *, blocks: int) -> tuple[pandas.DataFr
         blocks: Number of blocks: what is read at this layer is "final".
 
     Returns:
-        A table (measurement, condition, tap in words, layer, tokens, preparation, and under `place` the tap as the
-        dataset calls it), and an array `documents combinations` with NaN where undefined; both empty if the dataset
+        A table (measurement, condition, tap in words, layer, tokens, preparation, head, and under `place` the tap as
+        the dataset calls it), and an array `documents combinations` with NaN where undefined; both empty if the dataset
         holds no measurement with a condition and a document.
     """
     import pandas as pd
@@ -63,6 +64,7 @@ def the_only(
     tap: str | None,
     tokens: str | None,
     preparation: str | None,
+    head: int | None,
 ) -> int:
     """The one combination that was asked for.
 
@@ -74,6 +76,7 @@ def the_only(
         tap: In words or as the dataset calls it; None for the only one measured.
         tokens: None for the only set measured.
         preparation: None for the only one measured.
+        head: Attention head, from 0; None for a measurement that is not one head's.
 
     Returns:
         Its row.
@@ -88,6 +91,8 @@ def the_only(
     for axis, label in (("tokens", tokens), ("preparation", preparation)):
         if label is not None:
             asked &= columns[axis] == label
+    if head is not None:
+        asked &= (columns["head"] == head).fillna(value=False)
     where = np.flatnonzero(asked.to_numpy(dtype=bool))
     if len(where) == 1:
         return int(where[0])
@@ -103,7 +108,7 @@ def the_only(
             f"Argument `layer` must be given for {measurement!r}, but it was not. "
             f"Ask for {_offered(columns[here], layer)}."
         )
-    given = {"layer": layer, "tap": tap, "tokens": tokens, "preparation": preparation}
+    given = {"layer": layer, "tap": tap, "tokens": tokens, "preparation": preparation, "head": head}
     raise ArgumentError(
         f"Argument `measurement` must have been measured, but {measurement!r} in {condition!r} was not at "
         f"{', '.join(f'{axis} {label!r}' for axis, label in given.items() if label is not None) or 'no layer'}. "
@@ -121,6 +126,7 @@ def _measured(variable: xarray.DataArray) -> tuple[pandas.DataFrame, np.ndarray]
         "layer": -1,
         "tokens": "all",
         "preparation": "as given",
+        "head": -1,
     }
     labels = {
         axis: np.array([variable.attrs.get(axis, alone[axis])]) if axis in lacking else variable[axis].values
@@ -132,13 +138,14 @@ def _measured(variable: xarray.DataArray) -> tuple[pandas.DataFrame, np.ndarray]
         inside = str(tap).startswith("mid") or "preparation" in lacking
         here = (labels["tap"] == tap)[:, None] & ~((labels["layer"] == 0) & inside)
         keep |= (
-            here[None, :, :, None, None]
-            & (labels["tokens"] == tokens)[:, None]
-            & (labels["preparation"] == preparation)
+            here[None, :, :, None, None, None]
+            & (labels["tokens"] == tokens)[:, None, None]
+            & (labels["preparation"] == preparation)[:, None]
         )
     where = np.nonzero(keep)
     frame = pd.DataFrame({axis: labels[axis][index] for axis, index in zip(_AXES, where, strict=True)})
-    frame["layer"] = frame["layer"].astype("Int64").where(frame["layer"] >= 0)
+    for axis in _NUMBERED:
+        frame[axis] = frame[axis].astype("Int64").where(frame[axis] >= 0)
     return frame, block[keep].T
 
 
@@ -169,4 +176,9 @@ def _offered(taken: pandas.DataFrame, layer: int | None) -> str:
 
 
 def _listing(frame: pandas.DataFrame, axes: Sequence[str]) -> str:
-    return "; ".join(f"{axis} {' or '.join(repr(str(x)) for x in dict.fromkeys(frame[axis]))}" for axis in axes)
+    named = {axis: dict.fromkeys(frame[axis].dropna()) for axis in axes}
+    return "; ".join(
+        f"{axis} {' or '.join(str(x) if axis in _NUMBERED else repr(str(x)) for x in found)}"
+        for axis, found in named.items()
+        if found
+    )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEYS", "Side", "differences", "same_documents"]
 
-KEYS = ["measurement", "layer", "tap", "place", "tokens", "preparation"]
+KEYS = ["measurement", "layer", "tap", "place", "tokens", "preparation", "head"]
 """What two numbers must share before one is subtracted from the other."""
 
 _OF_THE_MODEL = ("measured", "lowest", "highest")  # attributes that say where and how large, not what

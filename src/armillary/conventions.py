@@ -18,7 +18,9 @@ _MEANING = {
     "condition": "state of the decoder",
     "against": "the condition that was subtracted",
     "layer": "0 is the embedding, l the stream after block l; empty for the loss",
-    "tap": "mid is the stream after attention, _read what the next norm hands on, final what the last does",
+    "tap": "mid is the stream after attention, _read what the next norm hands on, final what the last does; attention "
+    "is no place on the stream but the attention of block l",
+    "head": "attention head, counted from 0; empty where a number is not that of one head",
     "place": "the tap as the dataset calls it: one curve against depth",
     "measurement": "name of the observable; its definition stands under `definitions`",
     "preparation": "steps in order; as given is none",

@@ -45,6 +45,7 @@ _ROW = (
     "measurement",
     "preparation",
     "tokens",
+    "head",
     "value",
     "low",
     "high",
@@ -180,8 +181,8 @@ class Record:
         """Every measured combination as one flat row, ready for strict JSON.
 
         Returns:
-            `condition, layer, tap, measurement, preparation, tokens, value, low, high, level, documents`; a value that
-            is undefined in every document, and an end that the documents cannot bound, is None.
+            `condition, layer, tap, measurement, preparation, tokens, head, value, low, high, level, documents`; a
+            value that is undefined in every document, and an end that the documents cannot bound, is None.
         """
         frame = self._framed(self.columns, self.intervals)
         cells = [[_cell(x) for x in frame[key].tolist()] for key in _ROW]
@@ -200,6 +201,7 @@ class Record:
         tap: str | None = None,
         tokens: str | None = None,
         preparation: str | None = None,
+        head: int | None = None,
     ) -> Sample:
         """The documents' values of one measured combination, ready to be estimated or contrasted.
 
@@ -213,6 +215,7 @@ class Record:
             tap: In words ("final") or as in the dataset ("block_read").
             tokens: Which tokens took part.
             preparation: Ordered steps.
+            head: Attention head, from 0; None for what is not one head's.
 
         Returns:
             `members` values with all that decides what they may be subtracted from.
@@ -228,6 +231,7 @@ class Record:
             tap=tap,
             tokens=tokens,
             preparation=preparation,
+            head=head,
         )
         row = self.columns.iloc[column]
         metric = "read" if row["place"].endswith("_read") else "residual"

@@ -7,6 +7,8 @@ no choice: it attends to itself. Means over rows therefore run over rows 2 ... T
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,13 +19,12 @@ from torch import Tensor
 
 from armillary.errors import ArgumentError
 
-__all__ = ["MAP_NUMBERS", "MapNumber", "Maps", "map_number"]
+__all__ = ["MapNumber", "Maps", "map_number", "map_numbers"]
 
 Ends = Callable[[int], tuple[float, float]]
 """Lowest and highest value that a number can take, given the number of tokens."""
 
-MAP_NUMBERS: dict[str, MapNumber] = {}
-"""Every declared number of an attention map, by name."""
+_NUMBERS: dict[str, MapNumber] = {}
 
 
 class Maps:
@@ -151,7 +152,7 @@ def map_number(
         needs_overlaps: Whether it compares the map with the overlaps of the tokens.
 
     Returns:
-        A decorator that turns the function into a `MapNumber` and enters it into `MAP_NUMBERS`.
+        A decorator that turns the function into a `MapNumber` and enters it into `map_numbers`.
     """
 
     def declare(function: Callable[[Maps], Tensor]) -> MapNumber:
@@ -165,7 +166,16 @@ def map_number(
             attainable=attainable,
             function=function,
         )
-        MAP_NUMBERS[made.name] = made
+        _NUMBERS[made.name] = made
         return made
 
     return declare
+
+
+def map_numbers() -> dict[str, MapNumber]:
+    """Every declared number of an attention map by name: those of the modules `attention_*` here, and your own."""
+    package = importlib.import_module("armillary.observables")
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name.startswith("attention_"):
+            importlib.import_module(f"armillary.observables.{module.name}")
+    return dict(_NUMBERS)

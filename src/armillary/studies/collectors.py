@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from armillary.studies.attention import Attention
 from armillary.studies.collector import Collector
 from armillary.studies.distributions import Distributions
+from armillary.studies.history import History
 from armillary.studies.loss import Loss
 from armillary.studies.scalars import Scalars
 from armillary.studies.statement import Statement
@@ -11,4 +13,4 @@ from armillary.studies.updates import Updates
 
 __all__ = ["COLLECTORS"]
 
-COLLECTORS: tuple[type[Collector], ...] = (Scalars, Updates, Distributions, Statement, Loss)
+COLLECTORS: tuple[type[Collector], ...] = (Scalars, Updates, Distributions, History, Attention, Statement, Loss)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -275,5 +275,5 @@ class Laboratory:
                 "rule": "none" if self.calibration is None else self.calibration.rule,
                 "count": len(self.calibration or ()),
             },
-            "plan": asdict(self.plan),
+            "plan": self.plan.choices(),
         }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from armillary.errors import ArgumentError
 from armillary.observables.alignment import (
@@ -14,9 +15,11 @@ from armillary.observables.alignment import (
     smallest_overlap,
     squared_mean_direction,
 )
+from armillary.observables.attention_declaration import map_numbers
 from armillary.observables.clustering import cluster_count, clustering_order_parameter
 from armillary.observables.declaration import Measurement
 from armillary.observables.distances import AngularDistance
+from armillary.observables.group_history import Majority
 from armillary.observables.grouping import Connected, Grouping
 from armillary.observables.rank import (
     algebraic_rank,
@@ -49,6 +52,12 @@ CENTERED = ("center", "normalize")
 CORPUS = ("corpus mean", "normalize")
 ROGUE = ("without rogue coordinates", "normalize")
 
+GROUPS = Grouping(AngularDistance(), Connected(within=math.pi / 4))
+"""The laboratory's own grouping: angles below a quarter of pi are nearer to agreement than to orthogonality."""
+
+MAJORITY = Majority(share=0.5, least=2)
+"""The laboratory's own way to follow groups: more than half of either one's tokens, groups of two and more."""
+
 
 def default_measurements(
     *, beta: float = 4.0, grouping: Grouping | None = None, calibrated: bool = True
@@ -57,14 +66,13 @@ def default_measurements(
 
     Args:
         beta: Inverse temperature of the threshold-free overlap.
-        grouping: Distance and rule of the groups; angles below a quarter of pi (nearer to agreement than to
-            orthogonality) if None.
+        grouping: Distance and rule of the groups; the laboratory's own, angles below a quarter of pi, if None.
         calibrated: Whether to include the two views that need calibration documents.
 
     Returns:
         Measurements in the order in which they are reported.
     """
-    groups = grouping or Grouping(AngularDistance(), Connected(within=math.pi / 4))
+    groups = grouping or GROUPS
     spectral = (entropy_rank, squared_entropy_rank, stable_rank, nuclear_over_spectral)
     measurements = [
         mean_overlap.after(*SPHERE),
@@ -100,6 +108,12 @@ class Plan:
         rogue_coordinates: How many coordinates the rogue view sets to zero.
         condition_number: Of the general linear map in the statement.
         bands: How many position bands.
+        attention: Which numbers of attention maps are taken of every head, by name; none needs no eager pass.
+        followed: The grouping whose groups are followed from layer to layer, of centered, normalized rows.
+        majority: When groups of neighboring layers are linked.
+
+    Raises:
+        ArgumentError: If there is no number of attention of such a name, or one comes twice.
     """
 
     bins: int = 64
@@ -108,6 +122,24 @@ class Plan:
     rogue_coordinates: int = 3
     condition_number: float = 4.0
     bands: int = 4
+    attention: tuple[str, ...] = field(default_factory=lambda: tuple(map_numbers()))
+    followed: Grouping = GROUPS
+    majority: Majority = MAJORITY
+
+    def __post_init__(self) -> None:
+        known = map_numbers()
+        unknown = [name for name in self.attention if name not in known]
+        if unknown or len(set(self.attention)) < len(self.attention):
+            raise ArgumentError(
+                f"Argument `attention` must name numbers of attention maps, each once, but it is "
+                f"{list(self.attention)}. Choose among {', '.join(known)}, or give () for none."
+            )
+
+    def choices(self) -> dict[str, Any]:
+        """Every choice as study.toml keeps it, groupings in words."""
+        plain = {name: value for name, value in vars(self).items() if name not in ("followed", "majority")}
+        plain["thresholds"], plain["attention"] = list(self.thresholds), list(self.attention)
+        return {**plain, "followed": str(self.followed), "majority": str(self.majority)}
 
 
 def check_measurements(measurements: Sequence[Measurement], *, calibrated: bool) -> None:
