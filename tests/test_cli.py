@@ -30,6 +30,7 @@ from armillary.estimates import MINIMUM_MEMBERS
 from armillary.exports import FORMATS, read_table
 from armillary.models.conditions import parse_condition
 from armillary.record import Record
+from armillary.report import write_comparison
 from armillary.studies.presets import PRESETS
 from sample_record import sample_record
 from tiny import saved, tiny_gguf, tiny_llama, tiny_tokenizer
@@ -1001,6 +1002,55 @@ def test_the_readme_has_every_command_and_every_exit_code() -> None:
     assert commands == {"lab", "check", "report", "export"}
     assert all(f"`armillary {command}" in readme for command in commands)
     assert all(f"| {code} | " in readme for code in (0, 1, 2, 3, 4, 5, 130))
+
+
+def test_two_records_are_drawn_side_by_side_in_a_folder_of_their_own_and_again(
+    armillary: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("armillary.report.beside.FORMATS", ("svg",))
+    monkeypatch.setattr("armillary.report.beside.Pair.drawings", lambda _: {})
+    left, right = sample_record(Path("left")), sample_record(Path("deep/right"))
+    monkeypatch.setattr("armillary.report.write_comparison", partial(write_comparison, formats=("svg",)))
+    before = sorted(Path("left").iterdir())
+    for _ in range(2):
+        assert armillary("report", left, right) == Outcome(0, "left-beside-right/report.html\n", "")
+    assert Path("left-beside-right/figures/overlaid.svg").exists() and sorted(Path("left").iterdir()) == before
+    assert armillary("report", left, right, "--out", "else/where", "--quiet") == Outcome(0, "", "")
+    assert Path("else/where/report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["left", "left", "left"], "`RECORD` must be one folder or two, but 3 are given. Compare them two by two."),
+        (["left", "nowhere"], "`RECORD` must be the folder of a record, but nowhere does not exist."),
+        (
+            ["left", "left", "--out", "mine"],
+            "`--out` must be a new folder, or one that holds an earlier report, but mine",
+        ),
+        (["left", "--out", "mine/file"], "`--out` must be a folder, but mine/file is a file. Name another."),
+    ],
+)
+def test_records_that_cannot_be_drawn_side_by_side_end_with_2_and_one_sentence(
+    armillary: Callable[..., Outcome], arguments: list[str], said: str
+) -> None:
+    sample_record(Path("left"))
+    Path("mine").mkdir()
+    Path("mine/file").write_text("mine")
+    before = listing()
+    ended = armillary("report", *arguments)
+    assert ended.code == 2 and said in ended.sentence and listing() == before
+
+
+def test_a_comparison_that_fails_leaves_no_folder_behind(
+    armillary: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample_record(Path("left"))
+    monkeypatch.setattr("armillary.report.write_comparison", lambda *_: 1 / 0)
+    before = listing()
+    ended = armillary("report", "left", "left", "--out", "both")
+    assert ended.code == 1 and "The records are whole, but their pictures could not be drawn" in ended.sentence
+    assert "`armillary report left left`" in ended.err and listing() == before
 
 
 def test_every_format_of_an_export_can_be_asked_for(armillary: Callable[..., Outcome]) -> None:

@@ -311,7 +311,7 @@ class Record:
         Raises:
             ArgumentError: A condition is not named, or the measurement was not taken in both on the same tokens.
         """
-        left, right = (self._side(name) for name in (a, b))
+        left, right = (self.side(name) for name in (a, b))
         return self._contrasted(left, right, measurement)
 
     def contrast_with(
@@ -335,13 +335,18 @@ class Record:
             UnsoundError: The documents differ, or the numbers of blocks do.
             ArgumentError: A condition is not named, or the measurement was not taken in both in the same way.
         """
-        left = self._side(condition)
-        right = other._side(left.condition if against is None else against)
+        left = self.side(condition)
+        right = other.side(left.condition if against is None else against)
         frame = self._contrasted(left, right, measurement)
         frame.attrs["records"] = [str(self.path), str(other.path)]
         return frame
 
-    def _side(self, condition: str) -> Side:
+    def side(self, condition: str) -> Side:
+        """One condition, ready to be subtracted from that of another record.
+
+        Args:
+            condition: Its name, or a beginning that only one has.
+        """
         return Side(str(self.path), self.condition(condition), self.columns, self.values, self.dataset, self.provenance)
 
     def _contrasted(self, left: Side, right: Side, measurement: str | None) -> pandas.DataFrame:

@@ -1,7 +1,8 @@
-"""`armillary report`: the page and the figures of a record, drawn again without the model."""
+"""`armillary report`: the page and the figures of a record, or of two side by side, drawn without the model."""
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,44 +17,87 @@ if TYPE_CHECKING:
 
 __all__ = ["drawn", "report"]
 
+MOST = 2
+
 
 def report(
-    record: Annotated[Path, typer.Argument(help="Folder of a record.")],
+    records: Annotated[list[Path], typer.Argument(help="Folder of a record, or of two to be shown side by side.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where page and figures go. Default: the record's folder; of two, A-beside-B in this one."),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Draw the page and the figures of a record again, without the model."""
+    """Draw the page and the figures of a record again, or of two records side by side, without the model."""
     from armillary.record import Record
 
-    with terminal.interruptible(record):
-        page = drawn(Record.open(record), quiet=quiet)
+    if len(records) > MOST:
+        raise ArgumentError(
+            f"Argument `RECORD` must be one folder or two, but {len(records)} are given. Compare them two by two."
+        )
+    opened = [Record.open(path) for path in records]
+    target = out if out is not None or len(opened) == 1 else Path(f"{_name(records[0])}-beside-{_name(records[1])}")
+    if target is not None:
+        _require_drawable(target)
+    with terminal.interruptible(records[0]):
+        page = drawn(*opened, quiet=quiet, folder=target)
     if not quiet:
         typer.echo(str(page))
 
 
-def drawn(record: Record, *, quiet: bool) -> Path:
-    """Draw figures and page; all are drawn before the first takes its place in the record's folder."""
-    import tempfile
+def drawn(*records: Record, quiet: bool, folder: Path | None = None) -> Path:
+    """Draw figures and page; all are drawn before the first takes its place.
 
-    figures = record.path / "figures"
+    Args:
+        records: One, or two to be shown side by side.
+        quiet: Whether no progress is shown.
+        folder: Where they go; None for the folder of the one record.
+    """
+    target = records[0].path if folder is None else folder
+    made = not target.exists()
     try:
         from armillary.figures import write_figures
-        from armillary.report import write_report
+        from armillary.report import write_comparison, write_report
 
+        target.mkdir(parents=True, exist_ok=True)
         with (
             terminal.progress("drawing", quiet=quiet),
-            tempfile.TemporaryDirectory(prefix=".drawing.", dir=record.path) as beside,
+            tempfile.TemporaryDirectory(prefix=".drawing.", dir=target) as beside,
         ):
-            drawn = write_figures(record, Path(beside) / "figures")
-            page = write_report(record, Path(beside) / "report.html")
-            figures.mkdir(exist_ok=True)
-            for file in drawn:
-                file.replace(figures / file.name)
-            return page.replace(record.path / page.name)
+            if len(records) == MOST:
+                page = write_comparison(records[0], records[1], beside)
+            else:
+                write_figures(records[0], Path(beside) / "figures")
+                page = write_report(records[0], Path(beside) / "report.html")
+            (target / "figures").mkdir(exist_ok=True)
+            for file in sorted((Path(beside) / "figures").iterdir()):
+                file.replace(target / "figures" / file.name)
+            return page.replace(target / page.name)
     except Exception as trouble:  # numbers are safe, whatever pictures stumble over
         kind = type(trouble) if isinstance(trouble, ArmillaryError) else ArmillaryError
         if isinstance(trouble, OSError):
             kind, trouble = ArgumentError, OSError(trouble.strerror or trouble)
+        names = " ".join(str(record.path) for record in records)
+        whole = f"record in {names} is whole, but its" if len(records) == 1 else "records are whole, but their"
         raise kind(
-            f"The record in {record.path} is whole, but its pictures could not be drawn ({type(trouble).__name__}: "
-            f"{trouble}). Draw them with `armillary report {record.path}` once that is mended."
+            f"The {whole} pictures could not be drawn ({type(trouble).__name__}: {trouble}). Draw them with "
+            f"`armillary report {names}` once that is mended."
         ) from trouble
+    finally:
+        if made and target.is_dir() and not any(target.iterdir()):
+            target.rmdir()
+
+
+def _name(path: Path) -> str:
+    return path.absolute().name
+
+
+def _require_drawable(folder: Path) -> None:
+    """Refuse a folder that holds something other than what an earlier report left there."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "report.html").is_file():
+        raise ArgumentError(
+            f"Argument `--out` must be a new folder, or one that holds an earlier report, but {folder} holds other "
+            "things. Name another."
+        )
+    if folder.exists() and not folder.is_dir():
+        raise ArgumentError(f"Argument `--out` must be a folder, but {folder} is a file. Name another.")

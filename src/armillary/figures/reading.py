@@ -54,12 +54,13 @@ class Reading:
 
     Args:
         record: an opened record; only its dataset, study, provenance and hash are read.
+        among: every condition that is shown beside its own, so that each keeps one look; empty for its own.
 
     Raises:
         ArgumentError: its study lacks the level, resamples or seed of the intervals.
     """
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, *, among: tuple[str, ...] = ()) -> None:
         self.dataset = record.dataset
         self.study = record.study
         self.provenance = record.provenance
@@ -71,6 +72,7 @@ class Reading:
             )
         self.level, self.resamples, self.seed = (self.study[key] for key in ("level", "resamples", "seed"))
         self.digest = str(getattr(record, "measurements_hash", "not recorded"))
+        self._among = among or self.conditions
         self._profiles: dict[tuple[Any, ...], Profile | None] = {}
 
     @classmethod
@@ -99,7 +101,7 @@ class Reading:
 
     def style(self, condition: str) -> Style:
         """The condition's look."""
-        return condition_style(condition, self.conditions)
+        return condition_style(condition, self._among)
 
     def options(self, coordinate: str) -> tuple[str, ...]:
         """The labels of a coordinate, in order; empty where the record has none."""

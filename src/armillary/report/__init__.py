@@ -1,7 +1,8 @@
-"""The page of a record: one self-contained file that says in words, figures and tables what was measured."""
+"""The page of a record, or of two side by side: one self-contained file of words, figures and tables."""
 
 from __future__ import annotations
 
+from armillary.report.beside import write_comparison
 from armillary.report.page import write_report
 
-__all__ = ["write_report"]
+__all__ = ["write_comparison", "write_report"]

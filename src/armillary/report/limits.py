@@ -8,8 +8,17 @@ from armillary.report.words import Facts
 __all__ = ["limits"]
 
 
-def limits(facts: Facts) -> Markup:
-    """The fine print as a list, with what this record makes of each point."""
+def limits(*records: Facts) -> Markup:
+    """The fine print as a list, with what each record makes of every point; a point of several is made once.
+
+    Args:
+        records: what is known of each.
+    """
+    every = dict.fromkeys(point for facts in records for point in _points(facts))
+    return element("ul", *(element("li", element("strong", head), " ", text) for head, text in every), class_="limits")
+
+
+def _points(facts: Facts) -> list[tuple[str, str]]:
     source = facts.source
     genre = str(source.get("genre") or source.get("source") or "texts from one source").rstrip(".")
     one = "One genre of text." if "one genre" in genre else "These texts only."
@@ -75,4 +84,4 @@ def limits(facts: Facts) -> Markup:
                 "far it is from the whole. A difference is a fact about two decoders, not about what the part does.",
             )
         )
-    return element("ul", *(element("li", element("strong", head), " ", text) for head, text in points), class_="limits")
+    return points

@@ -1,22 +1,17 @@
-"""The page as a whole: its sections in order, its figures, and one file that asks nothing of any network."""
+"""The page of a record as a whole: its sections in order, with the figures and tables that stand in each."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable
-from importlib import resources
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING
 
 from armillary.figures.drawing import Drawing
 from armillary.figures.reading import Reading
 from armillary.figures.registry import drawings
 from armillary.report.basis import statement
-from armillary.report.explored import embedded_json, explored
 from armillary.report.limits import limits
-from armillary.report.markup import Markup, element, escaped, join
+from armillary.report.markup import Markup, element, join
 from armillary.report.provenance import provenance
 from armillary.report.scope import scope
 from armillary.report.tables import (
@@ -28,12 +23,13 @@ from armillary.report.tables import (
     rank_table,
     token_policy_table,
 )
+from armillary.report.template import Section, assembled, laid_out, written
 from armillary.report.words import Facts, answer, flags, methods
 
 if TYPE_CHECKING:
     from armillary.record import Record
 
-__all__ = ["page", "write_report"]
+__all__ = ["figure_plan", "interval_note", "page", "write_report"]
 
 Content = Callable[[Facts], Markup]
 
@@ -78,18 +74,7 @@ def write_report(record: Record | Reading, path: str | Path) -> Path:
     Returns:
         The file.
     """
-    target = Path(path)
-    text = page(Reading.of(record))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(partial).chmod(0o644)
-        Path(partial).replace(target)
-    finally:
-        Path(partial).unlink(missing_ok=True)
-    return target
+    return written(page(Reading.of(record)), path)
 
 
 def page(reading: Reading) -> str:
@@ -98,47 +83,31 @@ def page(reading: Reading) -> str:
     Args:
         reading: the record's reading.
     """
-    import plotly.offline
     from threadpoolctl import threadpool_limits
-
-    import armillary
 
     known = Facts(reading)
     with threadpool_limits(1):  # many small products: threads would only wait for each other
         drawn = drawings(reading)
-        body, contents = _body(known, drawn)
-    here = resources.files("armillary.report")
-    template = Template((here / "page.html").read_text(encoding="utf-8"))
-    return template.substitute(
-        title=escaped(f"Geometry through depth: {known.model}"),
-        version=escaped(getattr(armillary, "__version__", "")),
-        css=(here / "page.css").read_text(encoding="utf-8"),
-        contents=contents,
-        body=body,
-        data=embedded_json(explored(drawn)),
-        plotly=plotly.offline.get_plotlyjs(),
-        script=(here / "page.js").read_text(encoding="utf-8"),
-    )
+        sections, links = laid_out(_sections(known, drawn))
+        body = join([_head(known), sections, interval_note(known.reading)])
+    contents = join([element("li", element("a", "Answer", href="#answer")), links])
+    return assembled(f"Geometry through depth: {known.model}", body, contents, drawn)
 
 
-def _body(known: Facts, drawn: dict[str, Drawing]) -> tuple[Markup, Markup]:
-    """The page's content and its table of contents."""
+def figure_plan(drawn: Mapping[str, Drawing]) -> tuple[tuple[str, str, str, tuple[str | Content, ...]], ...]:
+    """The sections with every drawn figure in one of them; one that no section names goes under further figures.
+
+    Args:
+        drawn: the figures there are, by name.
+    """
     placed = {item for _, _, _, items in SECTIONS for item in items if isinstance(item, str)}
     further = tuple(name for name in drawn if name not in placed)
-    plan = (*SECTIONS[:-3], ("further", "Further figures", "Further", further), *SECTIONS[-3:])
-    sections, links, number = [], [element("li", element("a", "Answer", href="#answer"))], 0
-    for anchor, title, short, items in plan:
-        parts = []
-        for item in items:
-            if not isinstance(item, str):
-                parts.append(item(known))
-            elif item in drawn:
-                number += 1
-                parts.append(_figure(drawn[item], number))
-        if any(parts):
-            sections.append(element("section", element("h2", title), *parts, id=anchor))
-            links.append(element("li", element("a", short, href=f"#{anchor}")))
-    return join([_head(known), *sections, _notes(known)]), join(links)
+    return (*SECTIONS[:-3], ("further", "Further figures", "Further", further), *SECTIONS[-3:])
+
+
+def _sections(known: Facts, drawn: Mapping[str, Drawing]) -> Iterator[Section]:
+    for anchor, title, short, items in figure_plan(drawn):
+        yield anchor, title, short, [drawn.get(item) if isinstance(item, str) else item(known) for item in items]
 
 
 def _head(known: Facts) -> Markup:
@@ -163,26 +132,16 @@ def _head(known: Facts) -> Markup:
     return join([header, element("section", content, flags(known), noscript, id="answer")])
 
 
-def _figure(drawing: Drawing, number: int) -> Markup:
-    words = element("details", element("summary", "This figure in words"), element("p", drawing.alt))
-    caption = element("figcaption", element("b", f"Figure {number}. "), drawing.caption, words)
-    return element(
-        "figure",
-        element("h3", drawing.title),
-        element("div", class_="controls"),
-        element("div", class_="legend"),
-        element("div", class_="plot", role="img", aria_label=drawing.alt),
-        caption,
-        id=f"figure-{drawing.name}",
-        data_figure=drawing.name,
-    )
+def interval_note(reading: Reading) -> Markup:
+    """What the brackets are, as a footnote.
 
-
-def _notes(known: Facts) -> Markup:
+    Args:
+        reading: the reading whose level and resamples are meant.
+    """
     note = element(
         "li",
         "Whole documents are resampled, because the tokens of one document depend on one another. The interval is "
-        f"{100 * known.reading.level:g}%, from {known.reading.resamples} resamples. An end that too few or too equal "
+        f"{100 * reading.level:g}%, from {reading.resamples} resamples. An end that too few or too equal "
         "documents cannot bound is called unbounded, and no band is drawn there. "
         "“Undefined” stands where a number has no value, for example a "
         "centered rank where all rows agree. ",

@@ -18,6 +18,7 @@ __all__ = [
     "headlines",
     "losses",
     "massive",
+    "named",
     "rank_table",
     "token_policy_table",
 ]
@@ -33,7 +34,7 @@ def headlines(known: Facts) -> Markup:
         return paragraph("This record holds no measurement of the stream after the block.")
     rows: list[list[Any]] = []
     for headline in known.headlines:
-        rows.append([_named(headline)])
+        rows.append([named(headline)])
         for name in reading.conditions:
             rows.append([reading.label(name), *(known.cell(known.at(headline, name, layer)) for layer in layers)])
         isotropic = reading.isotropic(*headline)
@@ -85,7 +86,7 @@ def differences(known: Facts) -> Markup:
         return Markup("")
     rows: list[list[Any]] = []
     for headline in known.headlines:
-        rows.append([_named(headline)])
+        rows.append([named(headline)])
         for name in reading.conditions:
             if name == "trained":
                 continue
@@ -109,7 +110,7 @@ def token_policy_table(known: Facts) -> Markup:
     sets = [name for name in reading.options("tokens") if name in TOKENS]
     rows: list[list[Any]] = []
     for measurement, preparation in reading.chosen(*POLICY):
-        rows.append([_named((measurement, preparation))])
+        rows.append([named((measurement, preparation))])
         for layer in shown_layers(reading.layers):
             entries = []
             for tokens in sets:
@@ -196,7 +197,12 @@ def definitions(known: Facts) -> Markup:
     return element("details", element("summary", "Definitions of all measurements"), table("", heads, rows))
 
 
-def _named(headline: Headline) -> str:
+def named(headline: Headline) -> str:
+    """A measurement with its preparation, in words.
+
+    Args:
+        headline: name and preparation.
+    """
     return f"{measurement_words(headline[0])}, {preparation_words(headline[1])}"
 
 

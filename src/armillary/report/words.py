@@ -12,7 +12,7 @@ from armillary.methods import methods_paragraph
 from armillary.report.markup import NOT_MEASURED, Markup, counted, element, interval, join, paragraph
 from armillary.terms import layer_words, measurement_words, preparation_words
 
-__all__ = ["Facts", "answer", "flags", "methods"]
+__all__ = ["Facts", "answer", "courses", "flags", "methods", "opening"]
 
 UNDEFINED_ENDS = (math.nan, math.nan, math.nan, 0)
 LISTED = 12  # skipped documents named one by one
@@ -94,17 +94,26 @@ def answer(facts: Facts) -> Markup:
     reading = facts.reading
     layers = shown_layers(reading.layers)
     first, middle, last = layers[0], layers[-2] if len(layers) > 1 else layers[-1], layers[-1]
-    conditions = counted(len(reading.conditions), "condition")
-    same = ", with identical token ids in all of them" if len(reading.conditions) > 1 else ""
-    opening: list[Any] = [
-        f"On {counted(facts.documents, 'document')} of {facts.tokens} tokens each, {facts.model_words} was measured at "
-        f"{counted(len(reading.layers), 'depth')} in {conditions}{same}. "
-    ]
-    opening += _courses(facts, (first, middle, last))
+    said = [opening(facts), *courses(facts, (first, middle, last))]
     closing: list[Any] = []
     if facts.headlines:
         closing = [_beside(facts, middle), _signs(facts, middle), _ablations(facts, middle), _end(facts)]
-    return join([paragraph(*opening), *([paragraph(*closing)] if closing else [])])
+    return join([paragraph(*said), *([paragraph(*closing)] if closing else [])])
+
+
+def opening(facts: Facts) -> str:
+    """What was measured on what, in a sentence.
+
+    Args:
+        facts: of the record.
+    """
+    reading = facts.reading
+    conditions = counted(len(reading.conditions), "condition")
+    same = ", with identical token ids in all of them" if len(reading.conditions) > 1 else ""
+    return (
+        f"On {counted(facts.documents, 'document')} of {facts.tokens} tokens each, {facts.model_words} was measured at "
+        f"{counted(len(reading.layers), 'depth')} in {conditions}{same}. "
+    )
 
 
 def flags(facts: Facts) -> Markup:
@@ -139,8 +148,13 @@ def methods(facts: Facts) -> Markup:
     return element("blockquote", paragraph(said), class_="methods")
 
 
-def _courses(facts: Facts, layers: tuple[int, ...]) -> list[Any]:
-    """Each headline measurement of the reference condition through depth, one sentence each."""
+def courses(facts: Facts, layers: tuple[int, ...]) -> list[Any]:
+    """Each headline measurement of the reference condition through depth, one sentence each.
+
+    Args:
+        facts: of the record.
+        layers: the depths that are named.
+    """
     said: list[Any] = []
     for place, headline in enumerate(facts.headlines):
         path = _path(facts, headline, facts.reference, layers)
