@@ -54,7 +54,6 @@ contracts: $(READY_DEV) ## import-linter: data flows one way
 	@$(BIN)/lint-imports
 
 docs: $(READY_DEV) ## build the documentation strictly; says where its first page lies
-	@$(BIN)/python docs/generated.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Documentation: $(abspath build/docs)/index.html"
 

@@ -1,7 +1,7 @@
 """The students' notebook from the instructor's key: the same cells, with blanks where the key has answers.
 
 `python examples/make_week_11.py` writes `week_11.ipynb`; edit the key only, and a test keeps the two together. Blanks
-are marked as nbgrader marks them: what stands between `### BEGIN SOLUTION` and `### END SOLUTION` goes away (of lines
+are marked in the key: what stands between `### BEGIN SOLUTION` and `### END SOLUTION` goes away (of lines
 outside a function, the name assigned last stays), and so does the value of a line that ends in `# ANSWER`. Cells tagged
 "answer" become a place to write; "key only" and "students only" mean what they say.
 """

@@ -98,6 +98,11 @@ def test_every_public_name_has_its_place_on_the_reference_page_in_the_order_of_t
     assert [name for name in expected if name not in anchors] == []
 
 
+def test_every_family_has_its_row(site: Path):
+    page = (site / "families.html").read_text(encoding="utf-8")
+    assert [name for name in armillary.FAMILIES if f"<code>{name}</code>" not in page] == []
+
+
 def test_the_sections_of_every_docstring_are_read_as_sections(site: Path):
     page = (site / "reference.html").read_text(encoding="utf-8")
     assert page.count("Returns:") > 50
