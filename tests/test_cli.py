@@ -1097,3 +1097,62 @@ def test_the_laboratory_has_every_option_it_promises() -> None:
     options = {line.split()[0] for line in help_of("lab") if line.startswith("--")}
     promised = "model revision tokenizer allow-pickle trust-remote-code documents conditions layers max-documents max-tokens batch-size device dtype seed level out preset dry-run json quiet"
     assert options == {f"--{name}" for name in (*promised.split(), "help")}
+
+
+# laws of the simulator -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def few_laws(monkeypatch: pytest.MonkeyPatch) -> None:
+    import armillary.checks  # noqa: F401 - importing it declares the checks
+    from armillary.checks import declaration
+
+    names = ("tanh law", "opposed pair stays", "residual layers")
+    monkeypatch.setattr(declaration, "CHECKS", {name: declaration.CHECKS[name] for name in names})
+
+
+@pytest.mark.usefixtures("few_laws")
+def test_the_laws_are_told_one_a_line_and_as_json(armillary: Callable[..., Outcome]) -> None:
+    told = armillary("check", "--fast")
+    assert told.code == 0 and told.out.count("kept  ") == 3 and "3 of 3 laws kept" in told.out
+    found = json.loads(armillary("check", "--fast", "--json").out)["laws"]
+    assert [one["name"] for one in found] == ["tanh law", "opposed pair stays", "residual layers"]
+    assert {"name", "formula", "expected", "got", "error", "tolerance", "passed"} <= set(found[0])
+    assert all(one["passed"] and one["error"] <= one["tolerance"] for one in found)
+
+
+@pytest.mark.usefixtures("few_laws")
+def test_a_law_that_the_simulator_misses_ends_with_one(
+    armillary: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from armillary.checks import declaration
+
+    real = declaration.flow
+    monkeypatch.setattr(declaration, "flow", lambda field, start, **options: real(doubled(field), start, **options))
+    outcome = armillary("check", "--fast")
+    assert outcome.code == 1 and "MISSED  tanh law" in outcome.out
+
+
+def doubled(field: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(field, drift=2.0 * field.drift)
+
+
+def test_a_decrease_of_the_energy_is_shown_for_every_ingredient_but_the_projection(
+    armillary: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from armillary.checks import ingredients
+
+    monkeypatch.setattr(ingredients, "search", partial_tries(ingredients.search))
+    found = json.loads(armillary("check", "--ingredients", "--json").out)["ingredients"]
+    by_name = {one["removed"]: one for one in found}
+    assert not by_name["nothing taken away"]["found"] and not by_name["unit vectors -> no projection"]["found"]
+    others = [
+        one for name, one in by_name.items() if name not in ("nothing taken away", "unit vectors -> no projection")
+    ]
+    assert len(others) == 5 and all(one["found"] and one["rate"] < -1e-3 for one in others)
+
+
+def partial_tries(search: Any) -> Any:
+    return lambda removed, field, *, tries, seed: search(removed, field, tries=200, seed=seed)

@@ -1,18 +1,32 @@
-"""`armillary check`: what a decoder promises, and whether it keeps it."""
+"""`armillary check`: the laws that the simulator must obey, and what a decoder promises; exit code 1 on any miss."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from armillary.cli import terminal
 from armillary.cli.options import AsJson
 from armillary.cli.source import AllowPickle, Device, Dtype, Model, Revision, Source, Tokenizer, TrustRemoteCode
+from armillary.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from armillary.checks.declaration import Verdict
 
 __all__ = ["check"]
 
 
 def check(
     model: Model = None,
+    fast: Annotated[bool, typer.Option("--fast", help="Only the laws of the simulator, the quick ones.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every law, the slow ones included (minutes), and the decoder's promises.")
+    ] = False,
+    ingredients: Annotated[
+        bool,
+        typer.Option("--ingredients", help="Take each ingredient of the energy's proof away and look for a decrease."),
+    ] = False,
     revision: Revision = None,
     tokenizer: Tokenizer = None,
     device: Device = "auto",
@@ -21,25 +35,91 @@ def check(
     trust_remote_code: TrustRemoteCode = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print what a decoder promises and whether it keeps it; exit code 1 if it misses one."""
-    from dataclasses import asdict
+    """Put the simulator to its laws and a decoder to its promises; exit code 1 on any miss.
 
-    from armillary.models.decoder import prove
-
+    Without options: the quick laws, and the promises of the embedded default. With --model: that decoder's promises.
+    """
+    if fast and (everything or model is not None):
+        raise ArgumentError(
+            "Argument `--fast` must stand without --all and --model, but it does not: it asks for quick laws only. "
+            "Leave "
+            "one of them out."
+        )
     source = Source(
         model=model, revision=revision, tokenizer=tokenizer, device=device, dtype=dtype, allow_pickle=allow_pickle,
         trust_remote_code=trust_remote_code,
     )  # fmt: skip
+    content: dict[str, Any] = {}
+    passed = True
     with terminal.interruptible():
-        decoder = source.load(prove=False)
-        promises = prove(decoder)
+        if ingredients:
+            content["ingredients"] = _decreases(as_json=as_json)
+        elif model is None:
+            content["laws"], kept = _laws("all" if everything else "fast", as_json=as_json)
+            passed &= kept
+        if not fast and not ingredients:
+            content |= _promises(source, as_json=as_json)
+            passed &= all(one["passed"] for one in content["promises"])
     if as_json:
-        terminal.print_json({"model": asdict(decoder.facts), "promises": [asdict(one) for one in promises]})
-    else:
+        terminal.print_json(content)
+    if not passed:
+        raise typer.Exit(1)
+
+
+def _laws(cost: Any, *, as_json: bool) -> tuple[list[dict[str, Any]], bool]:
+    from dataclasses import asdict
+
+    import armillary.checks  # noqa: F401 - importing it declares the checks
+    from armillary.checks.claims import CLAIMS
+    from armillary.checks.declaration import CHECKS, run_checks
+
+    found = run_checks(cost=cost, told=None if as_json else _say)
+    if not as_json:
+        missed = [one.name for one in found if not one.passed]
+        typer.echo(f"{len(found) - len(missed)} of {len(CHECKS) if cost == 'all' else len(found)} laws kept")
+        if cost == "all":
+            typer.echo("claims:")
+            for claim in CLAIMS:
+                behind = ", ".join(f"{name} ({'MISSED' if name in missed else 'kept'})" for name in claim.checks)
+                typer.echo(f"  {claim.words} [{claim.status}]: {behind}")
+    return [asdict(one) for one in found], all(one.passed for one in found)
+
+
+def _say(one: Verdict) -> None:
+    typer.echo(
+        f"{'kept  ' if one.passed else 'MISSED'}  {one.name}: {one.formula}: expected {one.expected:.10g}, got "
+        f"{one.got:.10g}, error {one.error:.1e}, tolerance {one.tolerance:.1e}"
+    )
+
+
+def _decreases(*, as_json: bool) -> list[dict[str, Any]]:
+    from armillary.checks.ingredients import removals, search
+
+    found = []
+    for removed, field in removals().items():
+        one = search(removed, field, tries=2000, seed=0)
+        found.append(
+            {
+                "removed": removed, "found": one.found, "rate": one.rate, "floor": one.floor, "tries": one.tries,
+                "configuration": one.configuration.tolist(),
+            }
+        )  # fmt: skip
+        if not as_json:
+            typer.echo(str(one))
+    return found
+
+
+def _promises(source: Source, *, as_json: bool) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from armillary.models.decoder import prove
+
+    decoder = source.load(prove=False)
+    promises = prove(decoder)
+    if not as_json:
         typer.echo(f"{decoder.facts.name} ({decoder.facts.architecture}, {decoder.facts.layers} blocks)")
         for note in (*decoder.facts.permitted, *decoder.facts.notes):
             typer.echo(f"note    {note}")
         for one in promises:
             typer.echo(f"{'kept  ' if one.passed else 'MISSED'}  {one.name}: expected {one.expected}, got {one.got}")
-    if not all(one.passed for one in promises):
-        raise typer.Exit(1)
+    return {"model": asdict(decoder.facts), "promises": [asdict(one) for one in promises]}

@@ -19,8 +19,6 @@ from armillary.dynamics.normalization import VelocityField
 
 __all__ = ["Certificate", "hemisphere", "plateau_lifetime", "predicts_consensus"]
 
-ROUNDS = 2000
-
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
@@ -36,10 +34,10 @@ class Certificate:
 
 
 def hemisphere(configuration: Tensor) -> Certificate | None:
-    """An open hemisphere that holds all rows, or None if the search finds none.
+    """An open hemisphere that holds all rows, or None if there is none.
 
-    The direction of largest margin lies in the convex hull of the rows; the algorithm of Gilbert moves toward it. None
-    is no proof that there is none unless the hull's nearest point is found to be the origin.
+    A linear program: the largest m with x_i . w >= m for all i and no entry of w beyond +-1; there is a hemisphere
+    exactly if m > 0.
 
     Args:
         configuration: Unit rows, `tokens dim`.
@@ -47,22 +45,23 @@ def hemisphere(configuration: Tensor) -> Certificate | None:
     Returns:
         The certificate, checked by its products, or None.
     """
-    rows = configuration.detach().double()
-    point = rows.mean(0)
-    for _ in range(ROUNDS):
-        length = float(point.norm())
-        if length < 1e-12:
-            return None
-        products = rows @ (point / length)
-        worst = int(products.argmin())
-        if float(products[worst]) > 0:
-            return Certificate(point / length, float(products[worst]))
-        step = rows[worst] - point
-        share = float((-(point @ step) / (step @ step)).clamp(0, 1))
-        if share == 0.0:
-            return None
-        point = point + share * step
-    return None
+    import numpy as np
+    from scipy.optimize import linprog
+
+    rows = configuration.detach().cpu().double()
+    tokens, dim = rows.shape
+    found = linprog(
+        np.r_[np.zeros(dim), -1.0],
+        A_ub=np.c_[-rows.numpy(), np.ones(tokens)],
+        b_ub=np.zeros(tokens),
+        bounds=[(-1, 1)] * dim + [(None, None)],
+    )
+    if not found.success or found.x is None or found.x[-1] <= 0:
+        return None
+    direction = torch.tensor(found.x[:-1])
+    direction = direction / direction.norm()
+    margin = float((rows @ direction).min())
+    return Certificate(direction.to(configuration), margin) if margin > 0 else None
 
 
 def predicts_consensus(field: VelocityField) -> bool:

@@ -6,12 +6,12 @@ taken from the closed form where there is one, else from the quadrature of ds = 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.integrate import quad, solve_ivp
-from scipy.optimize import brentq
 
 from armillary.errors import ArgumentError
 
@@ -24,6 +24,7 @@ __all__ = [
     "participation_rank_of_equiangular",
     "participation_rank_of_pair",
     "residual_layers",
+    "scheme_overlap",
     "scheme_rate",
     "time_between",
     "two_clusters",
@@ -113,8 +114,12 @@ def equiangular(
 
 
 def time_between(start: float, stop: float, rate: Callable[[float], float]) -> float:
-    """The time that an overlap of rate dc/ds = rate(c) takes from `start` to `stop`, by quadrature of dc / rate."""
-    value, _ = quad(lambda c: 1.0 / rate(c), start, stop, epsabs=0, epsrel=1e-12, limit=500)
+    """The time that an overlap of rate dc/ds = rate(c) takes from `start` to `stop`, by quadrature of dc / rate.
+
+    In y = -ln(1 - c), in which the approach to consensus takes equal times for equal stretches.
+    """
+    ends = (-math.log1p(-start), -math.log1p(-stop))
+    value, _ = quad(lambda y: math.exp(-y) / rate(-math.expm1(-y)), *ends, epsabs=0, epsrel=1e-10, limit=500)
     return float(value)
 
 
@@ -166,10 +171,13 @@ def two_clusters_time(start: float, stop: float, *, beta: float, weights: tuple[
 
 
 def two_clusters(at: float, *, overlap: float, beta: float, weights: tuple[float, float]) -> float:
-    """The overlap of two tight clusters at a time, by inverting the quadrature."""
-    return float(
-        brentq(lambda c: two_clusters_time(overlap, c, beta=beta, weights=weights) - at, overlap, 1 - 1e-13, xtol=1e-14)
-    )
+    """The overlap of two tight clusters at a time, from their equation, to about 1e-12."""
+
+    def rate(_: float, c: np.ndarray) -> list[float]:
+        return [two_clusters_rate(float(c[0]), beta=beta, weights=weights)]
+
+    found = solve_ivp(rate, (0.0, at), [overlap], method="DOP853", rtol=1e-13, atol=1e-15)
+    return float(found.y[0, -1])
 
 
 def scheme_rate(scheme: str, *, tokens: int, beta: float, alpha: float = 1.0, radius: float = 1.0) -> float:
@@ -190,3 +198,49 @@ def scheme_rate(scheme: str, *, tokens: int, beta: float, alpha: float = 1.0, ra
         "ngpt": alpha * root,
     }
     return rates[scheme]
+
+
+def scheme_overlap(
+    at: Sequence[float] | np.ndarray, *, scheme: str, tokens: int, beta: float, alpha: float = 1.0, switch: float = 1.0
+) -> np.ndarray:
+    """Overlap of orthonormal tokens of unit length under each placement of the norm, from the equations of g and r.
+
+    With A the attention output of the direction theta, g' is the post-norm rate over s_i, and r' = 0 (post, ngpt, sqrt
+    depth), theta . A (pre) or theta . A / |A| (peri).
+
+    Args:
+        at: Times, ascending, from 0 on.
+        scheme: "post", "pre", "mix", "peri", "ngpt" or "sqrt depth".
+        tokens: n.
+        beta: Inverse temperature.
+        alpha: Of ngpt.
+        switch: When mix turns from post to pre.
+    """
+    times = np.asarray(at, dtype=float)
+
+    def rate(time: float, y: np.ndarray) -> list[float]:
+        g, r = float(y[0]), float(y[1])
+        own = 1 / (1 + (tokens - 1) * math.exp(-beta * (1 - g)))
+        other = (1 - own) / (tokens - 1)
+        along = own + (tokens - 1) * other * g
+        total = 1 + (tokens - 1) * g
+        length = math.sqrt((own - other) ** 2 + 2 * (own - other) * other * total + other**2 * tokens * total)
+        plain = equiangular_rate(g, tokens=tokens, beta=beta)
+        free = scheme == "pre" or (scheme == "mix" and time >= switch)
+        if scheme == "peri":
+            return [plain / (r * length), along / length]
+        if scheme == "ngpt":
+            return [alpha * plain / length, 0.0]
+        if scheme == "sqrt depth":
+            return [plain / math.sqrt(time + 1), 0.0]
+        return [plain / r, along] if free else [plain, 0.0]
+
+    edges = [0.0, *([switch] if scheme == "mix" and switch < times[-1] else []), float(times[-1])]
+    state, found = np.asarray([0.0, 1.0]), np.zeros_like(times)
+    for begin, end in itertools.pairwise(edges):
+        run = solve_ivp(rate, (begin, end), state, method="DOP853", dense_output=True, rtol=1e-12, atol=1e-14)
+        inside = (times >= begin) & (times <= end)
+        assert run.sol is not None
+        found[inside] = run.sol(times[inside])[0]
+        state = run.y[:, -1]
+    return found

@@ -1,0 +1,29 @@
+"""The package's conscience: every law that the simulator must obey, put to it and judged at a stated tolerance."""
+
+from armillary.checks import (
+    equiangular,
+    local,
+    meanfield,
+    measures,
+    noise,
+    norms,
+    pairs,
+    phases,
+    random_layers,
+    starts,
+    values,
+)
+
+__all__ = [
+    "equiangular",
+    "local",
+    "meanfield",
+    "measures",
+    "noise",
+    "norms",
+    "pairs",
+    "phases",
+    "random_layers",
+    "starts",
+    "values",
+]

@@ -1,0 +1,126 @@
+"""Value matrices, injections and repulsion: where consensus is not the end."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from scipy.optimize import brentq
+
+from armillary.checks.declaration import Engine, Sides, check
+from armillary.checks.pairs import TIGHT, off_diagonal
+from armillary.dynamics.attention import Softmax, Uniform, Unnormalized
+from armillary.dynamics.drifts import AttentionDrift, Injection, Layered
+from armillary.dynamics.heads import Heads
+from armillary.dynamics.integrators import RK4, Tsit5
+from armillary.dynamics.normalization import VelocityField, on_sphere
+from armillary.oracles import circle, linear
+
+__all__: list[str] = []
+
+
+def _anisotropic(beta: float, top: float, dim: int) -> VelocityField:
+    values = torch.eye(dim, dtype=torch.float64)
+    values[0, 0] = top
+    return on_sphere(
+        AttentionDrift(Softmax(beta), heads=Heads.given(scores=torch.eye(dim, dtype=torch.float64), values=values))
+    )
+
+
+@check(
+    "bipolar states",
+    "values diag(mu, v2, ...): half at +e1, half at -e1 is stable iff tanh beta > v2/mu; rate v2 - mu tanh beta",
+    tolerance=1e-8,
+)
+def _bipolar(engine: Engine) -> Sides:
+    rows = torch.zeros(6, 3, dtype=torch.float64)
+    rows[:, 0] = torch.tensor([1.0, 1, 1, -1, -1, -1])
+    expected, got = [], []
+    for top in (1.0, 1.2, 1.4):
+        common, _ = linear.bipolar_rates(beta=1.0, top=top, second=1.0)
+        rates = engine.rates(_anisotropic(1.0, top, 3), rows)
+        expected.append(common)
+        got.append(rates[np.argmin(np.abs(rates - common))])
+    return Sides.of(expected, got)
+
+
+@check(
+    "anisotropic values end bipolar",
+    "n = 16, d = 4, beta = 3, mu = 1.5: most random starts end in two opposed groups",
+    tolerance=0.2,
+    cost="all",
+    status="estimate",
+)
+def _ends(engine: Engine) -> Sides:
+    starts = torch.stack([engine.draw(16, 4, seed) for seed in range(100)])
+    run = engine.flow(_anisotropic(3.0, 1.5, 4), starts, until=60.0, integrator=Tsit5(rtol=1e-6))
+    found = off_diagonal(run.last)
+    return Sides.of(0.86, float((found.min(-1) < -0.99).mean()))
+
+
+@check(
+    "injection prevents consensus",
+    "two tokens, z_i = kappa x_i(0): 0.5 sin 2phi = kappa sin(pi/4 - phi), c = cos 2phi",
+    tolerance=1e-8,
+)
+def _injection(engine: Engine) -> Sides:
+    rows = torch.eye(2, dtype=torch.float64)
+    expected, got = [], []
+    for kappa in (0.05, 0.2, 1.0):
+        phi = brentq(lambda p, k=kappa: 0.5 * math.sin(2 * p) - k * math.sin(math.pi / 4 - p), 0, math.pi / 4)
+        field = on_sphere(AttentionDrift(Uniform()) + Injection(kappa * rows))
+        run = engine.flow(field, rows, until=60.0, integrator=TIGHT)
+        expected.append(math.cos(2 * phi))
+        got.append(off_diagonal(run.last)[0])
+    return Sides.of(expected, got)
+
+
+@check(
+    "triangle at negative beta",
+    "three tokens on the circle: rate (1/2 + 3 beta/4) e^{-beta/2}, zero at beta = -2/3",
+    tolerance=1e-8,
+)
+def _triangle(engine: Engine) -> Sides:
+    angles = torch.arange(3, dtype=torch.float64) * (2 * math.pi / 3)
+    rows = torch.stack([angles.cos(), angles.sin()], dim=1)
+    expected, got = [], []
+    for beta in (-0.7, -2 / 3, -0.6):
+        rates = engine.rates(on_sphere(AttentionDrift(Unnormalized(beta))), rows)
+        expected.append(circle.triangle_rate(beta))
+        got.append(rates[np.argmin(np.abs(rates - expected[-1]))])
+    return Sides.of(expected, got)
+
+
+@check(
+    "fresh random values each layer",
+    "Lyapunov exponent at c = -1: [(d-3) - (d-1) tanh^2 beta] / 2",
+    tolerance=0.12,
+    cost="all",
+    status="estimate",
+)
+def _lyapunov(engine: Engine) -> Sides:
+    expected, got = [], []
+    for dim, beta in ((4, 0.4), (4, 1.0), (8, 1.239)):
+        step, layers, draws = 0.02, 400, 24
+        rates = []
+        for seed in range(draws):
+            draw = torch.Generator().manual_seed(seed)
+            rows = torch.zeros(2, dim, dtype=torch.float64)
+            rows[0, 0], rows[1, 0] = 1.0, -1.0
+            rows[1, 1] = 1e-6
+            state, grown = rows / rows.norm(dim=-1, keepdim=True), 0.0
+            for _ in range(layers):
+                square = torch.randn(dim, dim, generator=draw, dtype=torch.float64) / math.sqrt(step)
+                heads = Heads.given(scores=torch.eye(dim, dtype=torch.float64), values=square)
+                field = on_sphere(Layered([AttentionDrift(Softmax(beta), heads=heads)], [0.0]))
+                moved = engine.flow(field, state, until=step, integrator=RK4(step=step)).last
+                away = moved[1] + moved[0]
+                size = float(away.norm())
+                grown += math.log(size / 1e-6)
+                second = -moved[0] + away * (1e-6 / size)
+                state = torch.stack([moved[0], second / second.norm()])
+            rates.append(grown / (step * layers))
+        expected.append(linear.random_values_exponents(dim=dim, beta=beta)[0])
+        got.append(float(np.mean(rates)))
+    return Sides.of(expected, got)
