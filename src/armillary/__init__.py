@@ -75,6 +75,7 @@ _PUBLIC = {
     "Tap": "armillary.models.capture",
     "stream": "armillary.models.capture",
     "capture": "armillary.models.capture",
+    "capture_padded": "armillary.models.padding",
     "Ensemble": "armillary.trajectory",
     "sphere": "armillary.sphere",
     "Configuration": "armillary.shapes",
@@ -267,6 +268,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.models.documents import Documents as Documents
     from armillary.models.families import FAMILIES as FAMILIES
     from armillary.models.families import Family as Family
+    from armillary.models.padding import capture_padded as capture_padded
     from armillary.models.start_token import StartTokenWarning as StartTokenWarning
     from armillary.observables.alignment import exponential_overlap as exponential_overlap
     from armillary.observables.alignment import mean_direction as mean_direction
