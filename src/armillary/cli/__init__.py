@@ -13,7 +13,7 @@ import threading
 
 import typer
 
-from armillary.cli import check, export, lab, report
+from armillary.cli import check, export, lab, report, simulate
 from armillary.cli.refusals import is_out_of_memory, parser_words, refuse, with_options
 from armillary.errors import ArmillaryError
 
@@ -27,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (lab.lab, check.check, report.report, export.export):  # in the order of the help
+for command in (lab.lab, simulate.simulate, check.check, report.report, export.export):  # in the order of the help
     app.command()(command)
 
 

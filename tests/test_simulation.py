@@ -1,0 +1,127 @@
+"""A simulation as a study: what the record holds, and what the command refuses."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import armillary as am
+from armillary import cli
+from armillary.oracles import overlap
+from armillary.studies.simulation import Simulation
+
+Ran = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def armillary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ran:
+    monkeypatch.chdir(tmp_path)
+
+    def ran(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["armillary", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        shown = capsys.readouterr()
+        return int(ended.value.code or 0), shown.out, shown.err
+
+    return ran
+
+
+def test_a_record_of_a_pair_holds_the_tanh_law_and_the_rank_along_it(tmp_path: Path) -> None:
+    study = Simulation(
+        field=am.on_sphere(am.AttentionDrift(am.Uniform())),
+        starts=am.sphere.equiangular(tokens=2, dim=3, overlap=-0.5)[None],
+        start_words="one pair at overlap -1/2", until=2.0, at=21, integrator=am.Tsit5(rtol=1e-11),
+    )  # fmt: skip
+    record = study.run(tmp_path / "pair")
+    law = overlap.two_tokens(record.dataset["time"].values, overlap=-0.5)
+    assert record.dataset["mean_overlap after normalize"].values[0] == pytest.approx(law, abs=1e-9)
+    rank = record.dataset["participation_rank after normalize"]
+    assert rank.values[0] == pytest.approx(2 / (1 + law**2), abs=1e-9)
+    assert rank.attrs["definition"] and rank.attrs["preparation"] == "normalize"
+    assert record.study["kind"] == "simulation" and record.provenance["energy"] == "monotone"
+    assert np.all(np.diff(record.dataset["log_energy"].values[0][record.dataset["log_energy"].values[0] > -50]) > 0)
+
+
+def test_reading_the_record_again_gives_the_same_states_bit_for_bit(tmp_path: Path) -> None:
+    starts = torch.stack([am.sphere.uniform(tokens=8, dim=3, seed=k) for k in range(3)])
+    study = Simulation(
+        field=am.on_sphere(am.AttentionDrift(am.Softmax(4.0))), starts=starts, start_words="three clouds",
+        until=5.0, at=[0.0, 1.0, 5.0], integrator=am.Tsit5(rtol=1e-8),
+    )  # fmt: skip
+    record = study.run(tmp_path / "three")
+    run = am.flow(study.field, starts, until=5.0, integrator=am.Tsit5(rtol=1e-8), keep=[0.0, 1.0, 5.0])
+    assert np.array_equal(am.Record.open(tmp_path / "three").dataset["states"].values, run.states.numpy())
+    assert record.provenance["evaluations"] == list(run.evaluations)
+
+
+def test_an_energy_that_the_proof_does_not_license_is_left_out_and_the_reason_stands_in_the_record(
+    armillary: Ran,
+) -> None:
+    code, out, _ = armillary("simulate", "--mask", "causal", "--until", 2, "--systems", 2, "--out", "r", "--json")
+    found = json.loads(out)
+    assert code == 0 and "log_energy" not in found["measurements"]
+    assert "no mask" in found["energy"] and "causal" in found["energy"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--rule", "unnormalized", "--beta", 1], ["--rule", "uniform"], ["--rule", "hardmax"], ["--beta", -2],
+        ["--mask", "window:3"], ["--mask", "window:3:both"], ["--heads", "gaussian:2:4"], ["--heads", "orthogonal"],
+        ["--heads", "goe"], ["--norm", "pre"], ["--norm", "mix:1"], ["--norm", "peri"], ["--norm", "ngpt:0.5"],
+        ["--norm", "sqrt-depth"], ["--norm", "flat", "--beta", 0.5, "--until", 1], ["--mlp", 16], ["--noise", 0.1],
+        ["--start", "ring", "--dim", 2], ["--start", "antipodal"], ["--start", "orthonormal", "--dim", 6],
+        ["--start", "equiangular:0.3", "--dim", 6], ["--merge", 1e-4, "--rtol", 1e-6], ["--layer-step", 0.5],
+        ["--log-times"],
+    ],
+    ids=lambda arguments: " ".join(map(str, arguments)),
+)  # fmt: skip
+def test_every_ingredient_can_be_switched_on_from_the_command_line(arguments: list[object], armillary: Ran) -> None:
+    few = ["--tokens", 6, "--systems", 2, "--keep", 5, "--until", 3, "--out", "r", "--json"]
+    code, out, err = armillary("simulate", *few, *arguments)
+    assert code == 0, err
+    found = json.loads(out)
+    assert len(found["at"]) in (4, 5) and found["at"][0] == 0 and all(found["statuses"])
+
+
+def test_a_file_of_states_is_a_start(armillary: Ran, tmp_path: Path) -> None:
+    np.save(tmp_path / "start.npy", am.sphere.uniform(tokens=5, dim=4, seed=3).numpy())
+    code, out, _ = armillary("simulate", "--start", "start.npy", "--until", 1, "--out", "r", "--json")
+    assert code == 0 and json.loads(out)["study"]["dim"] == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--tokens", 1], "'--tokens'"),
+        (["--dim", 1], "'--dim'"),
+        (["--until", -1], "`--until` must be positive, but it is -1. Time runs forward."),
+        (["--beta", "nan"], "`beta` must be finite"),
+        (["--rule", "sparsemax"], "`--rule` must be one of softmax"),
+        (["--mask", "diagonal"], "`--mask` must be full"),
+        (["--heads", "many"], "`--heads` must be identity"),
+        (["--norm", "batch"], "`--norm` must be post"),
+        (["--start", "nowhere.npy"], "`--start` must be uniform"),
+        (["--start", "ring"], "Add --dim 2"),
+        (["--start", "orthonormal", "--tokens", 9, "--dim", 3], "`dim` must be at least 9"),
+        (["--start", "equiangular:-0.9", "--tokens", 4], "must lie within"),
+        (["--merge", 1e-9], "at least ten times the tolerance"),
+        (["--merge", 1e-4, "--mask", "causal"], "tells tokens apart"),
+        (["--noise", 0.1, "--layer-step", 0.5], "Leave one out"),
+        (["--rtol", 2], "`rtol` must lie between"),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else "",
+)
+def test_a_wrong_choice_gets_one_sentence_and_leaves_nothing(
+    arguments: list[object], words: str, armillary: Ran, tmp_path: Path
+) -> None:
+    code, out, err = armillary("simulate", *arguments, "--out", "deep/r")
+    assert code == 2 and out == "" and err.count("\n") == 1 and words in err
+    assert list(tmp_path.iterdir()) == []
