@@ -125,3 +125,18 @@ def test_neither_the_order_of_documents_nor_the_batch_size_changes_a_number_of_t
         for name, variable in records[0].data_vars.items():
             if variable.dtype.kind == "f" and name != "token_ids":
                 np.testing.assert_allclose(other[name].values, variable.values, rtol=1e-5, atol=1e-5, err_msg=str(name))
+
+
+def test_documents_of_one_repeated_token_are_measured_and_what_has_no_direction_is_undefined(tmp_path: Path) -> None:
+    documents = Documents.from_token_ids([[7] * 9, [8] * 9], ["sevens", "eights"])
+    for family, decoder in SHARED.items():
+        study = am.Laboratory(decoder, documents, [am.Trained()], layers=[0, 2])
+        record = study.run(tmp_path / family)
+        where = {"condition": "trained", "layer": 0, "tap": "block", "tokens": "all"}
+        aligned = record.sample("mean_overlap", **where, preparation="normalize").values
+        centered = record.sample("mean_overlap", **where, preparation="center, normalize").values
+        if decoder.facts.positions.startswith("rotary"):
+            np.testing.assert_allclose(aligned, 1.0, atol=1e-6)
+            assert np.isnan(centered).all(), "rows that are all their mean have no direction once it is taken away"
+        else:
+            assert (aligned < 1.0).all() and np.isfinite(centered).all(), "positions tell the tokens apart"

@@ -139,6 +139,7 @@ def _summary(record: Record) -> dict[str, Any]:
 
 def _closing_words(record: Record, page: Path, *, as_json: bool) -> None:
     from armillary.estimates import MINIMUM_MEMBERS
+    from armillary.report.doubts import doubts
 
     documents = record.provenance["documents"]
     for one in documents["skipped"]:
@@ -161,6 +162,8 @@ def _closing_words(record: Record, page: Path, *, as_json: bool) -> None:
             preparation="normalize",
         )
         typer.echo(f"  {condition:24s} {str(estimate).partition(' (')[0]}")
+    for doubt in doubts(record.provenance, record.dataset):
+        typer.echo(f"  {doubt}")
     if len(documents["titles"]) < MINIMUM_MEMBERS:
         typer.echo(f"  fewer than {MINIMUM_MEMBERS} documents: intervals this small say little")
     if not record.provenance["calibration"]["titles"]:

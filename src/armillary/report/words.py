@@ -9,6 +9,7 @@ from armillary.estimates import MINIMUM_MEMBERS
 from armillary.figures.reading import DEFAULT_TOKENS, Profile, Reading
 from armillary.headlines import HEADLINES, OVERLAP, Headline, shown_layers
 from armillary.methods import methods_paragraph
+from armillary.report.doubts import doubts
 from armillary.report.markup import NOT_MEASURED, Markup, counted, element, interval, join, paragraph
 from armillary.terms import layer_words, measurement_words, preparation_words
 
@@ -117,7 +118,7 @@ def opening(facts: Facts) -> str:
 
 
 def flags(facts: Facts) -> Markup:
-    """Warnings that belong beside the answer: a run that has not ended, too few documents, and skipped ones."""
+    """Warnings beside the answer: a run that has not ended, what looks wrong, too few documents, and skipped ones."""
     found: list[Any] = []
     if partial := facts.reading.provenance.get("partial"):
         without = ", ".join(partial["conditions_without_numbers"])
@@ -126,6 +127,7 @@ def flags(facts: Facts) -> Markup:
             f"The run has not ended: this page shows the {partial['documents']} of {partial['of']} documents that are "
             f"finished in every condition begun.{rest} The same command goes on with it."
         )
+    found += doubts(facts.reading.provenance, facts.reading.dataset)
     if facts.documents < 2:
         found.append("One document has no spread over documents, so no interval is given anywhere on this page.")
     elif facts.documents < MINIMUM_MEMBERS:
@@ -136,8 +138,9 @@ def flags(facts: Facts) -> Markup:
     skipped = facts.source.get("skipped") or []
     if skipped:
         names = "; ".join(f"{item.get('title')} ({item.get('reason')})" for item in skipped[:LISTED])
-        more = f"; {len(skipped) - LISTED} more" if len(skipped) > LISTED else ""
-        found.append(f"Skipped: {counted(len(skipped), 'document')}: {names}{more}.")
+        in_all = int(facts.source.get("skipped_in_all", len(skipped)))
+        more = f"; {in_all - LISTED} more" if in_all > LISTED else ""
+        found.append(f"Skipped: {counted(in_all, 'document')}: {names}{more}.")
     return element("div", *(paragraph(text) for text in found), class_="flag", role="note") if found else Markup("")
 
 
