@@ -172,6 +172,7 @@ _PUBLIC = {
     "read_arrays": "armillary.exports",
     "Plan": "armillary.studies.plan",
     "default_measurements": "armillary.studies.plan",
+    "Backend": "armillary.studies.backend",
     "Laboratory": "armillary.studies.laboratory",
     "ArmillaryError": "armillary.errors",
     "ArgumentError": "armillary.errors",
@@ -353,6 +354,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.shapes import Pairs as Pairs
     from armillary.shapes import Spectrum as Spectrum
     from armillary.shapes import Value as Value
+    from armillary.studies.backend import Backend as Backend
     from armillary.studies.laboratory import Laboratory as Laboratory
     from armillary.studies.plan import Plan as Plan
     from armillary.studies.plan import default_measurements as default_measurements

@@ -17,6 +17,7 @@ __all__ = [
     "NumericalError",
     "UnsoundError",
     "UnsupportedModelError",
+    "WorkersLost",
 ]
 
 
@@ -42,6 +43,12 @@ class DiskError(ArmillaryError):
     """A disk that is full: what was finished before is kept, and the same command goes on from there."""
 
     exit_code = 2
+
+
+class WorkersLost(ArmillaryError):
+    """Processes that measured were lost again and again; what was finished before is kept."""
+
+    exit_code = 1
 
 
 class NothingLeft(ArgumentError):

@@ -83,7 +83,18 @@ def lab(
     batch_size: Annotated[int, typer.Option(min=1, help="Documents in one pass.")] = 8,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Of the resampling and the statement's maps.")] = 0,
     level: Annotated[float, typer.Option(help="Nominal coverage of the intervals.")] = 0.95,
-    out: Annotated[Path, typer.Option(help="New folder for the record.")] = Path("records/lab"),
+    out: Annotated[
+        Path,
+        typer.Option(help="New folder for the record. A run that was cut short goes on when it is asked for again."),
+    ] = Path("records/lab"),
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Of the processor, for one pass; the last bits depend on it.")
+    ] = None,
+    backend: Annotated[
+        str, typer.Option(help="Where documents are measured: here, processes, dask or ray. Numbers are the same.")
+    ] = "here",
+    workers: Annotated[int, typer.Option(min=1, help="Processes of the backend.")] = 1,
+    address: Annotated[str | None, typer.Option(help="HOST:PORT of a cluster of Dask or Ray that is there.")] = None,
     preset: Annotated[
         str,
         typer.Option(
@@ -99,7 +110,9 @@ def lab(
 ) -> None:
     """Measure a decoder layer by layer, trained, initial and ablated, on identical documents; write a record."""
     from armillary.record import Record
+    from armillary.studies.backend import Backend
 
+    place = Backend(backend, workers, address)
     chosen = Preset.named(preset)
     source = Source(
         model=model, revision=revision, tokenizer=tokenizer, device=device, dtype=dtype, allow_pickle=allow_pickle,
@@ -113,12 +126,13 @@ def lab(
         study = laboratory(
             chosen, source=source, corpus=corpus, conditions=conditions, layers=layers,
             max_documents=max_documents, max_tokens=max_tokens, batch_size=batch_size, seed=seed, level=level,
+            threads=threads,
         )  # fmt: skip
         if dry_run:
             _print_estimate(study, as_json=as_json)
             return
         with terminal.progress("measuring", quiet=quiet) as progress:
-            record = study.run(out, progress=progress, notice=None if quiet else terminal.notice)
+            record = study.run(out, backend=place, progress=progress, notice=None if quiet else terminal.notice)
         if as_json:  # before anything is drawn: numbers do not wait for pictures
             terminal.print_json(_summary(record))
         page = drawn(record, quiet=quiet)

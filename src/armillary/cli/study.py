@@ -34,6 +34,7 @@ def require_interval(*, level: float, documents: int) -> None:
 def laboratory(
     preset: Preset, *, source: Source, corpus: Corpus, conditions: list[str] | None, layers: str | None,
     max_documents: int | None, max_tokens: int | None, batch_size: int, seed: int, level: float,
+    threads: int | None,
 ) -> Laboratory:  # fmt: skip
     """The laboratory that the options of `armillary lab` ask for, with its decoder loaded and its documents cut.
 
@@ -59,6 +60,7 @@ def laboratory(
     return Laboratory(
         decoder, evaluation, list(asked.values()), layers=chosen,
         calibration=corpus.calibration(decoder, evaluation), level=level, seed=seed, batch_size=batch_size,
+        threads=threads,
         preset=preset.but(*(name for name, given in own.items() if given is not None)),
     )  # fmt: skip
 

@@ -74,12 +74,14 @@ class Decoder:
         tokenizer: the library's tokenizer, or None.
         family: where the parts lie.
         facts: what is recorded.
+        loading: what `load_decoder` was asked for, so that another process can load the same; None for a model object.
     """
 
     model: Any
     tokenizer: Any
     family: Family
     facts: DecoderFacts
+    loading: dict[str, Any] | None = None
 
     @property
     def device(self) -> torch.device:

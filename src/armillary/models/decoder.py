@@ -93,7 +93,16 @@ def load_decoder(
     )
     notes += require_fit(words, rows=facts.vocabulary, name=folder.name)
     facts = replace(facts, revision=folder.revision, permitted=folder.permitted, notes=notes)
-    decoder = Decoder(placed(model, where), words, family, facts)
+    loading = {
+        "source": str(Path(source).resolve()) if source is not None and Path(source).exists() else source,
+        "revision": folder.revision or revision,
+        "tokenizer": tokenizer,
+        "device": device if where.device_map is not None else str(where.target),
+        "dtype": dtype,
+        "allow_pickle": allow_pickle,
+        "trust_remote_code": trust_remote_code,
+    }
+    decoder = Decoder(placed(model, where), words, family, facts, loading)
     if where.device_map is not None:
         require_everywhere(decoder)
     if prove or family.origin != "listed":

@@ -8,10 +8,12 @@ or `cloud` (all of them, see `Cloud`). Batching, sharing, preparation and the la
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import math
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 import torch
@@ -114,6 +116,13 @@ class Observable:
         """This observable of rows that went through `steps`, in order; none means rows as given."""
         return Measurement(self, Preparation(tuple(steps)))
 
+    def __reduce__(self) -> Any:
+        """To another process it goes by name where a module has it under that name, and as a whole otherwise."""
+        where = self.function.__module__
+        if getattr(sys.modules.get(where), self.name, None) is self:
+            return _of_module, (where, self.name)
+        return _whole, tuple(getattr(self, one.name) for one in fields(self))
+
     def __call__(self, *_: object, **__: object) -> Any:
         """Refuse: a number without its preparation is not reported.
 
@@ -124,6 +133,15 @@ class Observable:
             f"Argument `preparation` must be declared before {self.name} is measured, but it was not. "
             f"Write {self.name}.after('normalize')(rows), or {self.name}.after()(rows) for rows as given."
         )
+
+
+def _of_module(where: str, name: str) -> Observable:
+    found: Observable = getattr(importlib.import_module(where), name)
+    return found
+
+
+def _whole(*values: Any) -> Observable:
+    return Observable(*values)
 
 
 @dataclass(frozen=True)

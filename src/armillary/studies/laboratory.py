@@ -20,6 +20,7 @@ from armillary.models.documents import Documents
 from armillary.observables.cloud import STEPS, Calibration
 from armillary.observables.declaration import Measurement
 from armillary.record import Record
+from armillary.studies.backend import Backend
 from armillary.studies.chunk import Bench, Chunk, partition
 from armillary.studies.collector import Setting
 from armillary.studies.layout import Layout
@@ -30,6 +31,10 @@ __all__ = ["Laboratory"]
 
 Progress = Callable[[str, int, int], None]
 """Called with a sentence, the documents done and the documents in all."""
+
+
+HERE = Backend()
+"""This process."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,12 @@ class Laboratory:
         return at_other_taps(self.measurements or ())
 
     def run(
-        self, path: str | Path, *, progress: Progress | None = None, notice: Callable[[str], None] | None = None
+        self,
+        path: str | Path,
+        *,
+        backend: Backend = HERE,
+        progress: Progress | None = None,
+        notice: Callable[[str], None] | None = None,
     ) -> Record:
         """Measure every condition and write the record.
 
@@ -139,6 +149,7 @@ class Laboratory:
 
         Args:
             path: The new folder.
+            backend: Where chunks are measured: in this process, or spread over others. Numbers do not depend on it.
             progress: Told after every chunk.
             notice: Told, in a sentence, that an earlier run is gone on with.
 
@@ -157,7 +168,7 @@ class Laboratory:
         folder = Path(path)
         with Journal.held(folder) as journal:
             study = self.settled(journal.identity())
-            carry_out(study, journal, folder, progress=progress, notice=notice)
+            carry_out(study, journal, folder, backend=backend, progress=progress, notice=notice)
         return Record.open(folder)
 
     def settled(self, begun: Mapping[str, Any]) -> Laboratory:

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import numpy as np
 import torch
 
 from armillary import storage, unfinished
 from armillary.errors import CheckMissed
-from armillary.journal import IDS, SECONDS, UNFINISHED, Beginning, Journal, calibration_unit, chunk_unit, proof_unit
-from armillary.models.conditions import Applied, Condition
+from armillary.journal import IDS, UNFINISHED, Beginning, Journal, calibration_unit, chunk_unit, proof_unit
 from armillary.models.contract import prove, require
-from armillary.models.decoder import Decoder
 from armillary.models.documents import ids_hash
-from armillary.observables.cloud import Calibration
-from armillary.studies.calibration import as_arrays, as_calibrations
+from armillary.studies.backend import Backend
 from armillary.studies.chunk import Chunk
 from armillary.studies.dataset import declared, frame
 from armillary.studies.origin import origin, processor, versions
+from armillary.studies.station import Errand, Finished, Task
 
 if TYPE_CHECKING:
     from armillary.studies.laboratory import Laboratory
@@ -41,6 +37,7 @@ def carry_out(
     journal: Journal,
     record: Path,
     *,
+    backend: Backend,
     progress: Callable[[str, int, int], None] | None,
     notice: Callable[[str], None] | None,
 ) -> None:
@@ -50,6 +47,7 @@ def carry_out(
         study: With nothing left open.
         journal: Of this run, locked.
         record: The folder to come.
+        backend: Where chunks are measured.
         progress: Told after every unit, documents done before included.
         notice: Told that an earlier run is gone on with.
     """
@@ -68,8 +66,7 @@ def carry_out(
     run.count_what_is_done()
     if run.done and notice is not None:
         notice(f"Going on with the run in {journal.folder}: {run.done} of {run.total} passes are finished.")
-    with _threads(study.threads):
-        run.every_unit()
+    run.every_unit(backend)
     found = unfinished.stored(journal.folder)
     storage.write(record, found.study, found.provenance, found.dataset, workshop=journal.folder / f"record{UNFINISHED}")
 
@@ -96,6 +93,7 @@ class _Run:
             raise _other_ids(study.documents.hash, ids_hash(self.ids), "the documents")
         self.total = len(study.conditions) * (len(study.documents) + len(study.calibration or ()))
         self.done = 0
+        self.known: dict[int, dict[str, np.ndarray]] = {}
 
     def count_what_is_done(self) -> None:
         units = self.journal.units()
@@ -110,56 +108,89 @@ class _Run:
         if self.progress is not None:
             self.progress(sentence, self.done, self.total)
 
-    def every_unit(self) -> None:
-        parts = [self.study.partition(condition) for condition in self.study.conditions]
-        for first in range(0, len(parts[0]), ROUND):
-            for place, condition in enumerate(self.study.conditions):
-                self.some_of(place, condition, parts[place][first : first + ROUND])
-
-    def some_of(self, place: int, condition: Condition, chunks: tuple[Chunk, ...]) -> None:
-        """The chunks of one condition that are not finished, while it is applied."""
-        units = self.journal.units()
-        missing = [one for one in chunks if chunk_unit(place, one.start) not in units]
-        if not missing and (self.journal.folder / proof_unit(place)).exists():
+    def every_unit(self, backend: Backend) -> None:
+        """Do what is missing, here or there."""
+        study, errand = self.study, self.errand()
+        if backend.kind == "here":
+            backend.do(study.decoder, errand, self.in_turn(), self.keep)
             return
-        with condition.applied(self.study.decoder) as applied:
-            self.keep_proof(place, condition, applied)
-            bench = self.study.bench(condition, applied.decoder, self.calibrated(place, condition, applied.decoder))
-            for chunk in missing:
-                where = slice(chunk.start, chunk.stop)
-                arrays = bench.measure(self.study.documents.token_ids[where], self.study.documents.titles[where])
-                self.keep(place, chunk, arrays)
-                self.tell(condition.label, len(chunk))
+        backend.spread(study.decoder, errand, lambda: list(self.calibrations()), self.keep)
+        backend.spread(study.decoder, errand, lambda: list(self.rounds(backend.workers)), self.keep)
 
-    def keep(self, place: int, chunk: Chunk, arrays: Mapping[str, np.ndarray]) -> None:
-        """Journal a chunk whose ids are the documents'."""
-        fed = torch.from_numpy(arrays[IDS])
-        if not torch.equal(fed, self.ids[chunk.start : chunk.stop]):
-            raise _other_ids(ids_hash(self.ids[chunk.start : chunk.stop]), ids_hash(fed), chunk.condition)
-        self.journal.put(chunk_unit(place, chunk.start), arrays)
+    def errand(self) -> Errand:
+        """What all tasks share."""
+        study = self.study
+        return Errand(
+            key=uuid4().hex,
+            conditions=tuple(study.conditions),
+            layout=study.layout,
+            calibration=study.calibration,
+            batch_size=study.batch_size,
+            threads=study.threads or torch.get_num_threads(),
+            weight_hash=study.decoder.facts.weight_hash,
+            processor=processor(),
+        )
 
-    def keep_proof(self, place: int, condition: Condition, applied: Applied) -> None:
+    def calibrations(self) -> Iterator[Task]:
+        """Those that are missing."""
+        if self.study.calibration is not None:
+            units = self.journal.units()
+            yield from (Task(place) for place in self.places if calibration_unit(place) not in units)
+
+    def rounds(self, workers: int = 1) -> Iterator[Task]:
+        """The chunks that are missing, some of one condition and then some of the next."""
+        parts = [self.study.partition(condition) for condition in self.study.conditions]
+        units = self.journal.units()
+        for first in range(0, len(parts[0]), ROUND * workers):
+            for place in self.places:
+                some = parts[place][first : first + ROUND * workers]
+                yield from (self.task(place, one) for one in some if chunk_unit(place, one.start) not in units)
+
+    def in_turn(self) -> Iterator[Task]:
+        """Everything that is missing, each calibration right before the first chunk that needs it."""
+        missing = {task.place: task for task in self.calibrations()}
+        for task in self.rounds():
+            if task.place in missing:
+                yield missing.pop(task.place)
+                task = self.task(task.place, Chunk("", task.start or 0, (task.start or 0) + len(task.titles)))
+            yield task
+        yield from missing.values()
+
+    @property
+    def places(self) -> range:
+        return range(len(self.study.conditions))
+
+    def task(self, place: int, chunk: Chunk) -> Task:
+        where, unit = slice(chunk.start, chunk.stop), calibration_unit(place)
+        if place not in self.known and unit in self.journal.units():
+            self.known[place] = self.journal.arrays(unit)
+        documents = self.study.documents
+        return Task(place, chunk.start, documents.token_ids[where], documents.titles[where], self.known.get(place))
+
+    def keep(self, task: Task, found: Finished) -> None:
+        """Journal what a task found; ids that went through the decoder must be the documents'."""
+        self.keep_proof(task.place, found.proof)
+        label = self.study.conditions[task.place].label
+        if task.start is None:
+            self.journal.put(calibration_unit(task.place), found.arrays)
+            self.tell(f"{label}: calibration", len(self.study.calibration or ()))
+            return
+        fed = torch.from_numpy(found.arrays[IDS])
+        expected = self.ids[task.start : task.start + len(fed)]
+        if not torch.equal(fed, expected):
+            raise _other_ids(ids_hash(expected), ids_hash(fed), found.proof["name"])
+        self.journal.put(chunk_unit(task.place, task.start), found.arrays)
+        self.tell(label, len(fed))
+
+    def keep_proof(self, place: int, proof: Mapping[str, Any]) -> None:
         """Journal what the condition changed; it must be the same each time."""
-        proof = storage.plain({"name": condition.name, "label": condition.label, **asdict(applied.proof)}, "proof")
         if not (self.journal.folder / proof_unit(place)).exists():
             self.journal.put_proof(place, proof)
         elif (before := self.journal.read_json(proof_unit(place))) != proof:
             raise CheckMissed(
-                f"Condition {condition.name} must change the same each time, but changed {before['sentence']!r} before "
+                f"Condition {proof['name']} must change the same each time, but changed {before['sentence']!r} before "
                 f"and {proof['sentence']!r} now. Do not change the model while a laboratory runs."
             )
-
-    def calibrated(self, place: int, condition: Condition, decoder: Decoder) -> dict[int, Calibration]:
-        """From the journal, or estimated now."""
-        unit = calibration_unit(place)
-        if self.study.calibration is None:
-            return {}
-        if unit not in self.journal.units():
-            began = time.perf_counter()
-            arrays = as_arrays(self.study.calibrate(condition, decoder))
-            self.journal.put(unit, arrays | {SECONDS: np.asarray(time.perf_counter() - began)})
-            self.tell(f"{condition.label}: calibration", len(self.study.calibration))
-        return as_calibrations(self.journal.arrays(unit))
 
 
 def _other_ids(expected: str, got: str, who: str) -> CheckMissed:
@@ -167,14 +198,3 @@ def _other_ids(expected: str, got: str, who: str) -> CheckMissed:
         f"Every condition must see the ids of hash {expected[:12]}, but {who} saw {got[:12]}. "
         "Do not change the documents while a laboratory runs."
     )
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """So many threads for torch while the block lasts."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

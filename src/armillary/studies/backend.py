@@ -1,0 +1,202 @@
+"""Where chunks are measured: in this process, in others on this machine, or on a cluster of Dask or Ray."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from armillary.errors import ArgumentError, WorkersLost
+from armillary.models.decoder import Decoder, load_decoder
+from armillary.studies.station import Errand, Finished, Station, Task
+
+__all__ = ["BACKENDS", "Backend"]
+
+BACKENDS = ("here", "processes", "dask", "ray")
+"""`here` is this process; the others are joblib's."""
+
+_INSTALL = {"dask": "pip install armillary[dask]", "ray": "pip install ray"}
+_ATTEMPTS = 3
+_LOST = {"TerminatedWorkerError", "BrokenProcessPool", "KilledWorker", "CancelledError", "FutureCancelledError"}
+"""What joblib and Dask call it when workers are gone and with them what they were doing."""
+
+Keep = Callable[[Task, Finished], None]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Where chunks are measured; numbers do not depend on it, to the last bit.
+
+    Args:
+        kind: One of `BACKENDS`.
+        workers: How many processes; on a cluster that is there already, all of its workers take part.
+        address: Of a cluster that is there already, "HOST:PORT"; None for one of its own on this machine.
+
+    Raises:
+        ArgumentError: No such backend, one that is not installed, or options that do not belong together.
+    """
+
+    kind: str = "here"
+    workers: int = 1
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in BACKENDS:
+            raise ArgumentError(
+                f"Argument `backend` must be one of {', '.join(BACKENDS)}, but is {self.kind!r}. Name one."
+            )
+        if self.workers < 1 or (self.kind == "here" and self.workers > 1):
+            remedy = 'Use backend "processes" for more.' if self.kind == "here" else "Ask for 1 or more."
+            raise ArgumentError(
+                f"Argument `workers` must be at least 1, and 1 in this process, but is {self.workers}. {remedy}"
+            )
+        if self.address is not None and self.kind not in ("dask", "ray"):
+            raise ArgumentError(
+                f"Argument `address` must be left out for backend {self.kind!r}, but is {self.address!r}. "
+                'Use backend "dask" for a cluster.'
+            )
+        library = {"dask": "distributed", "ray": "ray"}.get(self.kind)
+        if library is not None and find_spec(library) is None:
+            raise ArgumentError(
+                f"Argument `backend` must be one that is installed, but {self.kind!r} needs {library}. "
+                f"Run `{_INSTALL[self.kind]}`."
+            )
+
+    def do(self, decoder: Decoder, errand: Errand, tasks: Iterable[Task], keep: Keep) -> None:
+        """Do tasks in order, in this process.
+
+        Args:
+            decoder: The trained decoder.
+            errand: What they share.
+            tasks: Asked for one at a time, after what the one before found has been kept.
+            keep: Called with every task and what it found.
+        """
+        station = Station(decoder, errand)
+        try:
+            for task in tasks:
+                keep(task, station.do(task))
+        finally:
+            station.close()
+
+    def spread(self, decoder: Decoder, errand: Errand, tasks: Callable[[], list[Task]], keep: Keep) -> None:
+        """Do tasks in other processes, in any order; those of workers that were lost are done again.
+
+        Args:
+            decoder: The trained decoder; workers load it from where it came from, or get a copy of a model object.
+            errand: What they share.
+            tasks: Which are still to do.
+            keep: Called in this process with every task and what it found.
+
+        Raises:
+            WorkersLost: Workers were lost again and again without finishing a task.
+        """
+        from joblib import delayed
+
+        copied, loading = _copied(decoder), decoder.loading
+        with self._parallel() as parallel:
+            fruitless = 0
+            while todo := tasks():
+                try:
+                    for task, found in parallel(delayed(_done)(errand, loading, copied, task) for task in todo):
+                        keep(task, found)
+                        fruitless = 0
+                except Exception as trouble:
+                    fruitless += 1
+                    if type(trouble).__name__ not in _LOST:
+                        raise
+                    if fruitless == _ATTEMPTS:
+                        raise WorkersLost(
+                            f"Workers must live long enough to finish a task, but {_ATTEMPTS} times in a row they were "
+                            f"lost ({type(trouble).__name__}). Give them more memory, or ask for fewer; the same "
+                            "command goes on from what is finished."
+                        ) from trouble
+
+    @contextmanager
+    def _parallel(self) -> Iterator[Callable[[Iterable[Any]], Iterable[Any]]]:
+        import joblib
+
+        with ExitStack() as opened:
+            options: dict[str, Any] = {"backend": "loky", "n_jobs": self.workers}
+            if self.kind == "dask":
+                options = self._dask(opened)
+            elif self.kind == "ray":
+                ray, through_joblib = (import_module(name) for name in ("ray", "ray.util.joblib"))
+                ray.init(address=self.address, num_cpus=None if self.address else self.workers)
+                opened.callback(ray.shutdown)
+                through_joblib.register_ray()
+                options = {"backend": "ray", "n_jobs": -1 if self.address else self.workers}
+
+            def parallel(calls: Iterable[Any]) -> Iterable[Any]:
+                with joblib.parallel_config(**options):
+                    yield from joblib.Parallel(return_as="generator_unordered", batch_size=1)(calls)
+
+            yield parallel
+
+    def _dask(self, opened: ExitStack) -> dict[str, Any]:
+        from distributed import Client, LocalCluster
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a port that is taken is no trouble of the user's
+                cluster = self.address or opened.enter_context(
+                    LocalCluster(
+                        n_workers=self.workers,
+                        threads_per_worker=1,
+                        processes=True,
+                        dashboard_address=None,
+                        silence_logs=50,
+                    )
+                )
+                opened.enter_context(Client(cluster, set_as_default=True, timeout=20))
+        except OSError as trouble:
+            raise ArgumentError(
+                f"Argument `address` must be that of a Dask scheduler, but none answers at {self.address} "
+                f"({type(trouble).__name__}). Start one with `dask scheduler`, or leave it out for workers on this "
+                "machine."
+            ) from trouble
+        return {"backend": "dask", "n_jobs": -1, "wait_for_workers_timeout": 60}
+
+
+# in a worker ----------------------------------------------------------------------------------------------------------
+
+_one_at_a_time = threading.Lock()
+_at_work: dict[str, Station] = {}
+
+
+def _done(
+    errand: Errand, loading: dict[str, Any] | None, copied: np.ndarray | None, task: Task
+) -> tuple[Task, Finished]:
+    """Do one task in a worker, which keeps its decoder and its condition for the next of the same run."""
+    with _one_at_a_time:
+        if errand.key not in _at_work:
+            for other in list(_at_work):
+                _at_work.pop(other).close()
+            station = Station(_decoder(loading, copied), errand)
+            station.require_same()
+            _at_work[errand.key] = station
+        return replace(task, ids=None, calibration=None), _at_work[errand.key].do(task)
+
+
+def _decoder(loading: dict[str, Any] | None, copied: np.ndarray | None) -> Decoder:
+    import cloudpickle
+
+    if copied is not None:
+        decoder: Decoder = cloudpickle.loads(copied.tobytes())
+        return decoder
+    return load_decoder(**(loading or {}), prove=False)
+
+
+def _copied(decoder: Decoder) -> np.ndarray | None:
+    """A model that came as an object, as bytes in an array: joblib hands an array to each process once."""
+    import cloudpickle
+
+    if decoder.loading is not None:
+        return None
+    return np.frombuffer(cloudpickle.dumps(replace(decoder, tokenizer=None)), dtype=np.uint8)
