@@ -1,8 +1,8 @@
 """What is written by what it describes: the command line by its parser, the reference by the names, tests by tests.
 
 `python docs/generated.py` writes `docs/cli.md` again, and a test keeps it equal to the command line. While the docs are
-built, mkdocs calls `on_page_markdown`, which puts the public names into the reference page and the rows of all families
-into theirs, and links each test that a page names to its source, shown at the end of that page.
+built, mkdocs calls `on_page_markdown`, which puts the public names into the reference page, and links each test that a
+page names to its source, shown at the end of that page. `tests/family_table.py` writes the page of families.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 HERE = Path(__file__).parent
 CLI_PAGE = HERE / "cli.md"
 NAMES_GO_HERE = "<!-- the public names -->"
-FAMILIES_GO_HERE = "<!-- the families -->"
 TESTS_GO_HERE = "<!-- the tests named above -->"
 
 _INTRODUCTION = """# Command line
@@ -91,23 +90,8 @@ def source(path: str, name: str) -> str:
     return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
 
 
-def families() -> str:
-    """A row for each family: what of it decides how its numbers are to be read."""
-    from armillary.models.families import FAMILIES
-
-    lines = ["| family | class | norms | residual | positions | layer 0 is | attention rows |"]
-    lines += ["| --- | --- | --- | --- | --- | --- | --- |"]
-    for name, row in FAMILIES.items():
-        facts = (row.norm_place.partition(":")[0], row.residual, row.positions, row.start_of_stream)
-        rows = "sum to one" if row.sinks is None else "give a share to a learned sink"
-        lines.append(f"| `{name}` | {', '.join(row.architectures)} | {row.norm}, {' | '.join(facts)} | {rows} |")
-    return "\n".join(lines)
-
-
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Called by mkdocs for every page."""
-    if FAMILIES_GO_HERE in markdown:
-        return markdown.replace(FAMILIES_GO_HERE, families())
     if TESTS_GO_HERE in markdown:
         return with_tests(markdown)
     return markdown.replace(NAMES_GO_HERE, reference()) if NAMES_GO_HERE in markdown else markdown

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+import family_table
 from armillary.errors import ArgumentError, CheckMissed, UnsupportedModelError
 from armillary.models.capture import Tap, capture, hook_count, taps_of
 from armillary.models.conditions import Ablated, fingerprints
@@ -501,3 +502,11 @@ def test_the_norm_that_reads_after_a_block_hands_over_its_whole_gain():
 def test_a_copy_of_a_listed_row_is_equal_and_every_tiny_instance_has_a_row():
     assert copy.deepcopy(FAMILIES) == FAMILIES
     assert {*LISTED, "llama", "gpt2"} == set(FAMILIES)
+
+
+def test_the_page_of_families_is_what_the_proofs_say():
+    written = family_table.page()
+    assert family_table.PAGE.read_text(encoding="utf-8") == written, (
+        f"docs/families.md must read as follows; run `python tests/family_table.py`:\n\n{written}"
+    )
+    assert "missed" not in written.partition("## What is promised")[2]

@@ -463,3 +463,31 @@ def test_the_cost_is_estimated_without_writing_anything(tmp_path: Path) -> None:
     assert cost["document_passes"] == 2 * (DOCUMENTS + 3)
     assert cost["estimated_seconds"] >= 0
     json.dumps(cost, allow_nan=False)
+
+
+@pytest.mark.parametrize("family", ["phi", "olmo2", "gemma2"])
+def test_a_laboratory_measures_what_a_wiring_has_and_leaves_the_rest_unmeasured(family: str, tmp_path: Path) -> None:
+    decoder, chosen = tiny_decoder(family), documents()
+    measurement = participation_rank.after("normalize")
+    record = Laboratory(decoder, chosen, [Trained(), Ablated("mlp")], [measurement]).run(tmp_path / "record")
+    data, mids = record.dataset, ["mid", "mid_read"]
+    middle = data["participation_rank"].sel(tap=mids, condition="trained", layer=[1, 2, 3, 4], tokens="all")
+    middle = middle.sel(preparation="normalize")
+    parallel = family == "phi"
+    assert bool(np.isnan(middle).all() if parallel else np.isfinite(middle).all())
+    assert {row["tap"] for row in record.rows() if row["measurement"] == "participation_rank"} & set(mids) == (
+        set() if parallel else set(mids)
+    )
+    states = states_by_the_library(decoder, chosen.token_ids)
+    for layer in range(5):
+        found = data["participation_rank"].sel(tap="block", condition="trained", layer=layer, tokens="all")
+        rows = [state / np.linalg.norm(state, axis=1, keepdims=True) for state in states[layer]]
+        exact = [plainly("participation_rank", unit) for unit in rows]
+        np.testing.assert_allclose(found.sel(preparation="normalize"), exact, rtol=1e-4)
+    update = data["update_norm"].sel(condition="ablated-mlp", tokens="all")
+    assert bool((update.sel(tap="block", layer=[1, 2, 3, 4]) == 0).all()) != parallel
+    assert ("both together" in update.attrs["definition"]) == parallel
+    moved = data["statement_value"].sel(transformation=[str(one) for one in data["transformation"].values][-1])
+    gains = [decoder.norm_after(int(layer)) is not None for layer in data["statement_layer"].values]
+    assert [bool(np.isfinite(moved.sel(statement_layer=n)).all()) for n in data["statement_layer"].values] == gains
+    assert all(gains) == (family != "olmo2")

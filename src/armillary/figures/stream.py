@@ -53,7 +53,8 @@ def norms(reading: Reading) -> Drawing | None:
 def updates(reading: Reading) -> Drawing | None:
     """Radial and tangential part of each sublayer's update, and the angle it turns the stream by."""
     panels = []
-    for tap, sublayer in (("mid", "attention"), ("block", "MLP")):
+    middle = bool(reading.by_condition(UPDATES[0][0], tap="mid", tokens=DEFAULT_TOKENS))
+    for tap, sublayer in (("mid", "attention"), ("block", "MLP" if middle else "attention and MLP")):
         for name, note, label, scale in UPDATES:
             curves = reading.by_condition(name, tap=tap, tokens=DEFAULT_TOKENS)
             if curves:

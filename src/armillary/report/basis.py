@@ -76,6 +76,8 @@ def changes(reading: Reading) -> tuple[Change, ...]:
         rotated = _moved(before, at[ROTATION]) if ROTATION in at else np.zeros(len(names))
         threshold = np.where(rotated <= TURNED, np.maximum(ROUNDING, SAFETY * rotated), ROUNDING)
         for transformation, after in at.items():
+            if np.isnan(after).all():  # a map that this layer has not: no norm with a gain reads the stream there
+                continue
             ends = np.array([reading.attainable(measurement_name(name)[0]) for name in names]).T
             spans = (ends[0] - ends[1], ends[1] - ends[0])
             profiles = [reading.summary(before, names, tuple(ends)), reading.summary(after, names, tuple(ends))]

@@ -44,13 +44,14 @@ def _sets(reading: Reading) -> tuple[str, ...]:
 
 def _other_taps(reading: Reading) -> str:
     """Which measurements of the directions exist at taps other than the stream after the block."""
-    names = []
+    names, taps = [], {"block"}
     for name in map(str, reading.dataset.data_vars):
         array = reading.dataset[name]
         asked = json.loads(array.attrs.get("measured", "[]")) if "preparation" in array.dims else []
+        taps |= {tap for tap, *_ in asked}
         if any(tap != "block" and preparation != "as given" for tap, _, preparation in asked):
             names.append(measurement_words(name))
-    elsewhere = [TAPS[tap] for tap in reading.options("tap") if tap in TAPS and tap != "block"]
+    elsewhere = [TAPS[tap] for tap in reading.options("tap") if tap in TAPS and tap in taps - {"block"}]
     if not elsewhere:
         return ""
     where = f"At the other taps ({'; '.join(elsewhere)})"

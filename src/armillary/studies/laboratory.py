@@ -222,6 +222,7 @@ class Laboratory:
             depth=facts.layers,
             width=facts.width,
             heads=facts.heads,
+            residual=facts.residual,
             resolution=float(torch.finfo(getattr(torch, facts.dtype)).eps),
             plan=self.plan,
             seed=self.seed,

@@ -27,6 +27,7 @@ class Layout:
         depth: Number of blocks of the decoder.
         width: Coordinates of its stream.
         heads: Attention heads of each block.
+        residual: "sequential", or "parallel": attention and MLP read one stream, and there is no tap between them.
         resolution: eps of the dtype of its states.
         plan: The laboratory's further choices.
         seed: Of the statement's maps.
@@ -40,9 +41,15 @@ class Layout:
     depth: int
     width: int
     heads: int
+    residual: str
     resolution: float
     plan: Plan
     seed: int
+
+    @property
+    def taps(self) -> tuple[str, ...]:
+        """Those of the axis `tap` that the decoder has; numbers at the others are not measured."""
+        return tuple(tap for tap in TAPS if self.residual == "sequential" or not tap.startswith("mid"))
 
     @property
     def preparations(self) -> list[str]:

@@ -45,14 +45,16 @@ class Scalars(Collector):
         """Observables as they are measured, each with the taps, token sets and preparations where it is."""
         found: dict[str, dict[str, Any]] = {}
         measured: dict[str, list[list[str]]] = {}
-        for place, measurement in _measured(layout.measurements):
+        for place, measurement in _measured(layout.measurements, layout.taps):
             name = measurement.name
             if name not in found:
                 found[name], measured[name] = _attributes(layout, measurement), []
             sets = TOKEN_SETS[:1] if measurement == _OF_ALL_TOKENS else TOKEN_SETS
             measured[name] += [[place, tokens, str(measurement.preparation)] for tokens in sets]
         found[_MASSIVE] = _massive(layout)
-        measured[_MASSIVE] = [[place, tokens, "as given"] for place in PLACES for tokens in TOKEN_SETS]
+        measured[_MASSIVE] = [
+            [place, tokens, "as given"] for place in PLACES if place in layout.taps for tokens in TOKEN_SETS
+        ]
         return Declared(
             {name: Variable(_DIMS, attrs | {"measured": json.dumps(measured[name])}) for name, attrs in found.items()}
         )
@@ -84,10 +86,10 @@ class Scalars(Collector):
                 block[document, 2] = float(measurement.of(cloud))
 
 
-def _measured(measurements: Sequence[Measurement]) -> Iterator[tuple[str, Measurement]]:
+def _measured(measurements: Sequence[Measurement], taps: Sequence[str]) -> Iterator[tuple[str, Measurement]]:
     """Every tap with what is measured there."""
     light = at_other_taps(measurements)
-    for tap in TAPS:
+    for tap in taps:
         for one in measurements if tap == "block" else light:
             yield tap, one
         if tap in PLACES:

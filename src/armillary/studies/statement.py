@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from armillary.errors import ArgumentError
 from armillary.invariance import DiagonalGain, GeneralLinear, Orthogonal, Transformation, values_after
 from armillary.models.anatomy import Decoder
 from armillary.studies.batch import TapBatch
@@ -71,14 +70,14 @@ class Statement(Collector):
 def transformations(decoder: Decoder, layout: Layout) -> dict[int, tuple[Transformation, ...]]:
     """The maps of the statement at each of its layers: orthogonal, general linear, and the next norm's gain.
 
+    Where no norm reads the stream next, or one without a gain does, there is no third map, and its values stay
+    undefined.
+
     Args:
         decoder: Whose norms' gains are taken: the decoder of the condition that carries the statement.
         layout: Layers, seed, condition number.
     """
-    return {
-        layer: (*_seeded(layout), DiagonalGain(_gain(decoder.norms[_norm_after(layer)])))
-        for layer in statement_layers(layout.layers)
-    }
+    return {layer: (*_seeded(layout), *_gain(decoder, layer)) for layer in statement_layers(layout.layers)}
 
 
 def _seeded(layout: Layout) -> tuple[Transformation, ...]:
@@ -92,15 +91,7 @@ def _maps(decoder: Decoder, layout: Layout) -> dict[int, list[Tensor]]:
     return {layer: [made[one] for one in several] for layer, several in chosen.items()}
 
 
-def _norm_after(layer: int) -> int:
-    """Index among `Decoder.norms` of the norm that reads the stream after block `layer`."""
-    return 2 * layer
-
-
-def _gain(norm: torch.nn.Module) -> Tensor:
-    weight = getattr(norm, "weight", None)
-    if weight is None:
-        raise ArgumentError(
-            "Argument `decoder` must have norms with a gain, but one has none. Leave the statement out."
-        )
-    return torch.as_tensor(weight).detach()
+def _gain(decoder: Decoder, layer: int) -> tuple[Transformation, ...]:
+    norm = decoder.norm_after(layer)
+    gain = None if norm is None else decoder.gain(norm)
+    return () if gain is None else (DiagonalGain(gain),)

@@ -45,12 +45,16 @@ class Updates(Collector):
     @classmethod
     def declared(cls, layout: Layout) -> Declared:
         """One variable for each part."""
-        measured = json.dumps([[place, tokens] for place in _PLACES for tokens in TOKEN_SETS])
+        places = [place for place in _PLACES if place in layout.taps]
+        measured = json.dumps([[place, tokens] for place in places for tokens in TOKEN_SETS])
+        whose = "tap mid: attention's update, tap block: the MLP's"
+        if layout.residual == "parallel":
+            whose = "attention and MLP read one stream side by side, and the update is that of both together"
         found = {}
         for part, (symbol, words) in _WORDS.items():
             attrs = {
                 "symbol": symbol,
-                "definition": f"{words}; tap mid: attention's update, tap block: the MLP's",
+                "definition": f"{words}; {whose}",
                 "source": "u = y - x between neighboring taps",
                 "undefined": "a zero row, and at the embedding",
                 "measured": measured,
