@@ -11,10 +11,15 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from armillary.studies.between import Between
+from armillary.studies.collector import attainable
+from armillary.studies.plan import default_between_layers, default_measurements
+from armillary.terms import RANKS
 from sample_attention import FOLLOWED, LINKED, NUMBERS, attention_variables, group_variables
 
 if TYPE_CHECKING:
@@ -267,20 +272,35 @@ OBSERVABLES: dict[str, tuple[Any, ...]] = {
         0.0,
     ),
 }
+FURTHER: dict[str, list[Any]] = {}
+"""Whatever else the laboratory measures by default, declared by the package; its curves are invented from its range."""
+for _one in default_measurements():
+    if _one.name not in OBSERVABLES or _one.name in FURTHER:
+        FURTHER.setdefault(_one.name, []).append(_one)
+
+
+def _invented(lowest: float, highest: float) -> tuple[Any, ...]:
+    """Curves of the three conditions, and a spread, somewhere in a range."""
+    low, width = (lowest, highest - lowest) if np.isfinite(highest - lowest) else (2.0, 20.0)
+    ends = ((0.6, 0.3), (0.65, 0.4), (0.6, 0.2))
+    return (*((low + width * a, low + width * b) for a, b in ends), 0.01 * width)
+
+
+for _name, (_one, *_more) in FURTHER.items():
+    _about = _one.observable
+    OBSERVABLES[_name] = (
+        *(_about.symbol, _about.definition, _about.source, _about.undefined),
+        tuple(str(other.preparation) for other in (_one, *_more)),
+        *_invented(*_about.attainable(TOKENS_PER_DOCUMENT, WIDTH)),
+    )
+    PARAMETERS[_name] = _about.words.removeprefix(_name)
+
 STATEMENT_LAYERS = (BLOCKS // 2, BLOCKS)
 MAPPED = (
     "mean_overlap | normalize",
     "participation_rank | normalize",
     "participation_rank | center, normalize",
     "algebraic_rank | normalize",
-)
-RANKS = (
-    "participation_rank",
-    "algebraic_rank",
-    "entropy_rank",
-    "squared_entropy_rank",
-    "stable_rank",
-    "nuclear_over_spectral",
 )
 UPDATES: dict[str, tuple[Any, ...]] = {
     "update_norm": (
@@ -358,6 +378,31 @@ def _scalar(name: str, rng: np.random.Generator) -> tuple[np.ndarray, list[list[
     return values, asked
 
 
+def _between_layers(rng: np.random.Generator) -> dict[str, Any]:
+    """The laboratory's numbers between layers, as its own collector declares them; nothing at the embedding."""
+    found = {}
+    layout = SimpleNamespace(
+        between=default_between_layers(),
+        rows={layer: layer for layer in LAYERS},
+        tokens=TOKENS_PER_DOCUMENT,
+        width=WIDTH,
+    )
+    for name, variable in Between.declared(layout).variables.items():  # type: ignore[arg-type]
+        values = np.full((len(CONDITIONS), len(LAYERS), len(PREPARATIONS), len(DOCUMENTS)), np.nan)
+        ends = (
+            ((0.9, 0.97), (0.95, 0.99), (0.9, 0.8))
+            if name.endswith("previous")
+            else ((0.9, 0.2), (0.97, 0.8), (0.9, 0.1))
+        )
+        for c, curve in enumerate(map(_curve, ends)):
+            for one in layout.between:
+                if name.startswith(one.name):
+                    noise = 0.01 * rng.normal(size=(len(LAYERS) - 1, len(DOCUMENTS)))
+                    values[c, 1:, PREPARATIONS.index(str(one.preparation))] = curve[1:, None] + noise
+        found[name] = (variable.dims, values, dict(variable.attrs))
+    return found
+
+
 def _histogram(rng: np.random.Generator) -> np.ndarray:
     pairs = {k: n * (n - 1) // 2 for k, n in COUNTED.items()}
     shape = (len(CONDITIONS), len(LAYERS), len(TOKENS), len(CORE), len(DOCUMENTS), len(EDGES) - 1)
@@ -423,7 +468,10 @@ def sample_dataset() -> xarray.Dataset:
             attrs |= {"grouping": GROUPING, "within": WITHIN, "distance": "angular distance"}
         if name == "algebraic_rank":
             attrs["tolerance"] = "max(T, d) eps s_max, at most 7.63e-06 s_max; eigenvalues in float64"
+        if name in FURTHER:
+            attrs |= dict(FURTHER[name][0].observable.parameters)
         variables[name] = (dims, values, attrs)
+    variables.update(_between_layers(rng))
     sublayer = ("condition", "tap", "layer", "tokens", "document")
     for name, (symbol, definition, ends, spread) in UPDATES.items():
         values = np.full((3, len(TAPS), len(LAYERS), len(TOKENS), len(DOCUMENTS)), np.nan)
@@ -500,6 +548,8 @@ def sample_dataset() -> xarray.Dataset:
             "units": "nats per token",
         },
     )
+    for name, (one, *_) in FURTHER.items():
+        variables[name][2].update(attainable(*one.observable.attainable(TOKENS_PER_DOCUMENT, WIDTH)))
     for name, ends in ENDS.items():
         if name in variables:
             variables[name][2].update(ends)
@@ -575,6 +625,9 @@ def _isotropic() -> tuple[list[str], dict[str, Any]]:
     }
     words = "mean over 4 clouds of independent uniform directions, as many rows and coordinates"
     spectrum = np.linspace(1.8, 0.2, TOKENS_PER_DOCUMENT - 1)
+    for one in (one for several in FURTHER.values() for one in several if one.preparation.unit_rows):
+        low, high = _invented(*one.observable.attainable(TOKENS_PER_DOCUMENT, WIDTH))[0]
+        measured[str(one)] = (low + high) / 2
     return list(measured), {
         "isotropic_value": (("isotropic_measurement",), np.array(list(measured.values())), {"definition": words}),
         "isotropic_singular_values": (("component",), spectrum, {"definition": f"singular values, {words}"}),
@@ -630,6 +683,8 @@ def sample_study() -> dict[str, Any]:
     ]
     return {
         "kind": "laboratory",
+        "preset": "none",
+        "threads": 2,
         "model": {"name": "tiny <invented> decoder", "source": "tests"},
         "conditions": list(CONDITIONS),
         "layers": list(LAYERS),
@@ -640,6 +695,7 @@ def sample_study() -> dict[str, Any]:
         "dtype": "float32",
         "device": "cpu",
         "measurements": measurements,
+        "measurements_between_layers": [str(one) for one in default_between_layers()],
         "measurements_at_other_taps": [
             f"{name} | {p}" for name in LIGHT for p in CORE if name != LIGHT[1] or p == CORE[0]
         ],
@@ -705,6 +761,11 @@ def sample_provenance() -> dict[str, Any]:
             "tokenizer": "byte level",
             "library_spread": 0.02,
             "released_spread": None,
+            "revision": None,
+            "permitted": [],
+            "family_origin": "listed",
+            "attention_rows": "sum to one",
+            "notes": [],
         },
         "promises": [
             {"name": "attention rows sum to one", "expected": "1 within 1e-5", "got": "1 within 2e-7", "passed": True}
@@ -753,6 +814,10 @@ def sample_provenance() -> dict[str, Any]:
             "text_hashes": [digest] * len(DOCUMENTS),
             "start_token": "none added: the tokenizer adds none to plain text",
             "first_ids": [17, 4, 99, 4, 17, 20],
+            "start_tokens": [],
+            "counts": {},
+            "outcome": "",
+            "skipped_in_all": 1,
             "skipped": [{"title": "broken.txt", "reason": "not UTF-8"}],
         },
         "calibration": {

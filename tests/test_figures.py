@@ -197,7 +197,9 @@ def test_every_rank_has_the_isotropic_clouds_value_beside_its_curve(record, draw
     marks = {curve.name: curve.y[0] for curve in panel.curves if curve.shape == "mark"}
     values = record.dataset["isotropic_value"]
     expected = {
-        measurement_words(name): float(values.sel(isotropic_measurement=f"{name} | normalize"))
+        measurement_words(name): float(
+            values.sel(isotropic_measurement=f"{name}{sample_record.PARAMETERS.get(name, '')} | normalize")
+        )
         for name in sample_record.RANKS
     }
     assert marks == expected and {curve.name for curve in panel.curves} == set(expected)
@@ -309,7 +311,7 @@ def test_a_real_record_is_drawn_and_printed(kind, tmp_path):
     reading = Reading(real_record(kind))
     drawn = drawings(reading)
     assert set(figure_names()) - set(drawn) == (
-        {"alignment", "common_direction", "contrasts", "offsets", "other_measurements", "rank_family"}
+        {"alignment", "between_layers", "common_direction", "contrasts", "offsets", "other_measurements", "rank_family"}
         if kind == "custom"
         else set()
     )

@@ -73,6 +73,29 @@ def groups(rows: np.ndarray, threshold: float) -> list[int]:
     return sizes
 
 
+def population_rank(rows: np.ndarray) -> float:
+    """(tr S)^2 / tr S^2 of sums over four distinct rows, each sum over all of them less those that share a row."""
+    n, d = len(rows), ((rows[:, None] - rows[None]) ** 2).sum(-1) / 2
+    above = d.sum() ** 2 - 4 * (d.sum(0) ** 2).sum() + 2 * (d**2).sum()
+    k = (rows - rows.mean(0)) @ (rows - rows.mean(0)).T
+    np.fill_diagonal(k, 0.0)
+    below = (k**2).sum() + k.sum() ** 2 / (n - 1) / (n - 2) - 2 / (n - 2) * (k @ k).sum()
+    return float(above / ((n - 1) * (n - 2)) / below)
+
+
+def repeated(rows: np.ndarray) -> np.ndarray:
+    near = np.linalg.norm(rows[:, None] - rows[None], axis=-1) < 1e-6 * np.sqrt(rows.var(0).sum())
+    return np.tril(near, -1).any(1)
+
+
+def two_neighbors(rows: np.ndarray) -> float:
+    distances = np.sort(np.linalg.norm(rows[:, None] - rows[None], axis=-1), axis=1)
+    ratios, n = np.sort(np.log(distances[:, 2] / distances[:, 1])), len(rows)
+    kept = min(int(0.9 * n), n - 1)
+    y = -np.log(1 - np.arange(1, kept + 1) / n)
+    return float((ratios[:kept] * y).sum() / (ratios[:kept] ** 2).sum())
+
+
 def plainly(name: str, rows: np.ndarray) -> float:
     """Each observable in a line or two of NumPy, from rows as prepared."""
     tokens = len(rows)
@@ -92,6 +115,10 @@ def plainly(name: str, rows: np.ndarray) -> float:
         "squared_entropy_rank": entropy(s**2),
         "stable_rank": float((s**2).sum() / s[0] ** 2),
         "nuclear_over_spectral": float(s.sum() / s[0]),
+        "variance_components": float((np.cumsum(s**2) < 0.95 * (s**2).sum()).sum() + 1),
+        "population_participation_rank": population_rank(rows),
+        "intrinsic_dimension": two_neighbors(rows[~repeated(rows)]),
+        "duplicate_rows": int(repeated(rows).sum()),
     }[name]
 
 

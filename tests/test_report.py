@@ -330,7 +330,7 @@ def test_the_token_section_says_what_exists_for_which_tokens_and_taps(tmp_path):
     section = said[said.index("Which tokens") :]
     for words in (
         "there are only mean overlap, squared mean direction and participation rank.",
-        "Kept without the first token only, after each block: spectra, threshold sweeps, overlap by position band and mean directions.",
+        "Kept without the first token only, after each block: spectra, threshold sweeps, overlap by position band, mean directions and numbers between layers.",
         "differs between layers and between conditions",
         "no difference is ever taken on it",
         "are cut at the range that a number can take",

@@ -32,6 +32,18 @@ MEASUREMENTS = {
     "exponential_overlap": "mean exponential overlap",
     "cluster_count": "number of groups",
     "clustering_order_parameter": "clustering order parameter",
+    "variance_components": "components to 95 % of the variance",
+    "population_participation_rank": "participation rank of the population",
+    "population_participation_rank_about_zero": "participation rank of the population, about zero",
+    "both_ways_participation_rank": "participation rank of rows and columns of a population",
+    "isotropy_score": "isotropy score",
+    "uniformity": "uniformity",
+    "intrinsic_dimension": "intrinsic dimension, two neighbors",
+    "duplicate_rows": "repeated rows",
+    "linear_cka_to_previous": "linear CKA with the layer before",
+    "linear_cka_to_embedding": "linear CKA with the embedding",
+    "neighbor_overlap_to_previous": "neighbors kept from the layer before",
+    "neighbor_overlap_to_embedding": "neighbors kept from the embedding",
     "stream_norm_mean": "mean stream norm",
     "stream_norm_spread": "spread of the stream norm",
     "stream_norm_median": "median stream norm",
@@ -48,6 +60,7 @@ RANKS = (
     "stable_rank",
     "nuclear_over_spectral",
     "algebraic_rank",
+    "variance_components",
 )
 
 PREPARATIONS = {

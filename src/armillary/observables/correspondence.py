@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -94,10 +95,11 @@ def _membership(cloud: Cloud, *, k: int) -> Tensor:
     if cloud.tokens < k + 2:
         return torch.full((*cloud.batch, cloud.tokens, cloud.tokens), torch.nan)
     squares = squared_distances(cloud)
-    undefined = torch.isnan(squares).any(-1, keepdim=True)
+    undefined = torch.isnan(squares.sum((-2, -1)))
     squares = squares.diagonal_scatter(torch.full_like(squares[..., 0], math.inf), dim1=-2, dim2=-1)
-    last = squares.topk(k, dim=-1, largest=False).values[..., -1:]
+    nearest = np.partition(squares.cpu().numpy(), k - 1, axis=-1)  # several times as fast as a selection by torch
+    last = torch.from_numpy(nearest[..., k - 1 : k].copy()).to(squares.device)
     nearer, within = squares < (1.0 - _TIED) * last, squares <= (1.0 + _TIED) * last
     tied = within & ~nearer
     share = (k - nearer.sum(-1, keepdim=True)).float() / tied.sum(-1, keepdim=True)
-    return torch.where(undefined, torch.nan, nearer + tied * share)
+    return torch.where(undefined[..., None, None], torch.nan, nearer + tied * share)

@@ -149,10 +149,14 @@ def _slope(cloud: Cloud, *, discard: float, tolerance: float) -> Value:
 
 def _repeated(cloud: Cloud, tolerance: float) -> Tensor:
     """True at rows that lie within the tolerance of an earlier row, `*batch tokens`."""
-    squares = squared_distances(cloud)
-    spread = squares.mean((-2, -1)) / 2  # the mean over all pairs is twice the mean squared distance from the mean
-    near = squares <= tolerance**2 * spread[..., None, None]
-    return near.tril(-1).any(-1)
+
+    def make() -> Tensor:
+        squares = squared_distances(cloud)
+        spread = squares.mean((-2, -1)) / 2  # the mean over all pairs is twice the mean squared distance from the mean
+        near = squares <= tolerance**2 * spread[..., None, None]
+        return near.tril(-1).any(-1)
+
+    return cloud.shared(("repeated", tolerance), make)
 
 
 def _without_self(squares: Tensor) -> Tensor:
@@ -160,7 +164,7 @@ def _without_self(squares: Tensor) -> Tensor:
 
 
 def _defined(cloud: Cloud) -> Tensor:
-    return torch.isfinite(squared_distances(cloud)).all(-1).all(-1)
+    return torch.isfinite(squared_distances(cloud).sum((-2, -1)))
 
 
 def _require_resolved(tolerance: float) -> None:

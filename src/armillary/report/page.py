@@ -39,8 +39,17 @@ SECTIONS: tuple[tuple[str, str, str, tuple[str | Content, ...]], ...] = (
         "depth",
         "Against depth",
         "Against depth",
-        ("order_parameter", "alignment", "ranks", "rank_family", rank_table, "contrasts", "other_measurements"),
+        (
+            "order_parameter",
+            "alignment",
+            "ranks",
+            "rank_family",
+            rank_table,
+            "contrasts",
+            "other_measurements",
+        ),
     ),
+    ("layers", "Between layers", "Between layers", ("between_layers",)),
     (
         "histograms",
         "Whole distributions",

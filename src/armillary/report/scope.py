@@ -73,4 +73,6 @@ def _unpaired(reading: Reading) -> str:
 def _pictures(reading: Reading) -> str:
     """Which whole distributions were kept for one token set alone."""
     alone = [words for name, words in PICTURES.items() if reading.attribute(name, "tokens") == DEFAULT_TOKENS]
+    between = any("compared_with" in reading.dataset[name].attrs for name in reading.dataset.data_vars)
+    alone += ["numbers between layers"] * between
     return f"Kept {TOKENS[DEFAULT_TOKENS]} only, after each block: {listed(alone)}." if alone else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from armillary.studies.attention import Attention
+from armillary.studies.between import Between
 from armillary.studies.collector import Collector
 from armillary.studies.distributions import Distributions
 from armillary.studies.history import History
@@ -13,4 +14,13 @@ from armillary.studies.updates import Updates
 
 __all__ = ["COLLECTORS"]
 
-COLLECTORS: tuple[type[Collector], ...] = (Scalars, Updates, Distributions, History, Attention, Statement, Loss)
+COLLECTORS: tuple[type[Collector], ...] = (
+    Scalars,
+    Between,
+    Updates,
+    Distributions,
+    History,
+    Attention,
+    Statement,
+    Loss,
+)

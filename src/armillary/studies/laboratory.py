@@ -17,6 +17,7 @@ from armillary.journal import Journal
 from armillary.models.conditions import Condition
 from armillary.models.decoder import Decoder
 from armillary.models.documents import Documents
+from armillary.observables.between import BetweenMeasurement
 from armillary.observables.cloud import STEPS, Calibration
 from armillary.observables.declaration import Measurement
 from armillary.record import Record
@@ -25,7 +26,7 @@ from armillary.studies.chunk import Bench, Chunk, partition
 from armillary.studies.collector import Setting
 from armillary.studies.layout import Layout
 from armillary.studies.passes import calibrate
-from armillary.studies.plan import Plan, at_other_taps, check_measurements, default_measurements
+from armillary.studies.plan import Plan, at_other_taps, check_measurements, default_between_layers, default_measurements
 
 __all__ = ["Laboratory"]
 
@@ -46,6 +47,7 @@ class Laboratory:
         documents: The evaluation documents, identical in every condition.
         conditions: States of the decoder; the first one carries the statement.
         measurements: At the stream after every block; the laboratory's own list if None.
+        between: Between every layer and the one before it, and the embedding; the laboratory's own list if None.
         layers: Which layers to measure, 0 (embedding) to the number of blocks; all if None.
         calibration: Documents disjoint from the others, for the corpus-mean and rogue-coordinate views; without them
             these views are left out.
@@ -66,6 +68,7 @@ class Laboratory:
     documents: Documents
     conditions: Sequence[Condition]
     measurements: Sequence[Measurement] | None = None
+    between: Sequence[BetweenMeasurement] | None = None
     layers: Sequence[int] | None = None
     calibration: Documents | None = None
     plan: Plan = field(default_factory=Plan)
@@ -123,9 +126,11 @@ class Laboratory:
         measurements = self.measurements
         if measurements is None:
             measurements = default_measurements(calibrated=self.calibration is not None)
-        check_measurements(measurements, calibrated=self.calibration is not None)
+        between = default_between_layers() if self.between is None else self.between
+        check_measurements(measurements, between, calibrated=self.calibration is not None)
         object.__setattr__(self, "layers", chosen)
         object.__setattr__(self, "measurements", tuple(measurements))
+        object.__setattr__(self, "between", tuple(between))
         object.__setattr__(self, "conditions", tuple(self.conditions))
 
     @property
@@ -217,6 +222,7 @@ class Laboratory:
             conditions=tuple(condition.name for condition in self.conditions),
             layers=tuple(self.layers or ()),
             measurements=tuple(self.measurements or ()),
+            between=tuple(self.between or ()),
             titles=self.documents.titles,
             tokens=self.documents.tokens,
             depth=facts.layers,
@@ -257,7 +263,8 @@ class Laboratory:
 
     def choices(self) -> dict[str, Any]:
         """Every choice, as study.toml keeps it."""
-        measurements = self.measurements or ()
+        measurements, between = self.measurements or (), self.between or ()
+        prepared = [*(one.preparation for one in measurements), *(one.preparation for one in between)]
         return {
             "kind": "laboratory",
             "preset": self.preset,
@@ -273,9 +280,8 @@ class Laboratory:
             "device": str(self.decoder.device),
             "measurements": [str(one) for one in measurements],
             "measurements_at_other_taps": [str(one) for one in self.light],
-            "preparation_steps": {
-                k: v for k, v in STEPS.items() if any(k in one.preparation.steps for one in measurements)
-            },
+            "measurements_between_layers": [str(one) for one in between],
+            "preparation_steps": {k: v for k, v in STEPS.items() if any(k in one.steps for one in prepared)},
             "documents": {
                 "source": self.documents.source,
                 "genre": self.documents.genre,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from armillary.observables.between import BetweenMeasurement
 from armillary.observables.declaration import Measurement
 from armillary.studies.plan import TAPS, TOKEN_SETS, Plan
 
@@ -22,6 +23,7 @@ class Layout:
         conditions: Names; the first one carries the statement.
         layers: Measured layers, ascending.
         measurements: At the stream after every block.
+        between: Between every layer and the one before it, and the embedding.
         titles: Of the documents.
         tokens: Tokens in each document.
         depth: Number of blocks of the decoder.
@@ -36,6 +38,7 @@ class Layout:
     conditions: tuple[str, ...]
     layers: tuple[int, ...]
     measurements: tuple[Measurement, ...]
+    between: tuple[BetweenMeasurement, ...]
     titles: tuple[str, ...]
     tokens: int
     depth: int
@@ -54,7 +57,8 @@ class Layout:
     @property
     def preparations(self) -> list[str]:
         """Every declared preparation, rows as given first."""
-        return list(dict.fromkeys(["as given", *(str(one.preparation) for one in self.measurements)]))
+        between = [str(one.preparation) for one in self.between]
+        return list(dict.fromkeys(["as given", *(str(one.preparation) for one in self.measurements), *between]))
 
     @cached_property
     def coordinates(self) -> dict[str, Any]:

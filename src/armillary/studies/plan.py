@@ -16,11 +16,15 @@ from armillary.observables.alignment import (
     squared_mean_direction,
 )
 from armillary.observables.attention_declaration import map_numbers
+from armillary.observables.between import BetweenMeasurement
 from armillary.observables.clustering import cluster_count, clustering_order_parameter
+from armillary.observables.correspondence import linear_cka, neighbor_overlap
 from armillary.observables.declaration import Measurement
 from armillary.observables.distances import AngularDistance
 from armillary.observables.group_history import Majority
 from armillary.observables.grouping import Connected, Grouping
+from armillary.observables.neighbors import duplicate_rows, intrinsic_dimension
+from armillary.observables.population import population_participation_rank
 from armillary.observables.rank import (
     algebraic_rank,
     entropy_rank,
@@ -28,6 +32,7 @@ from armillary.observables.rank import (
     participation_rank,
     squared_entropy_rank,
     stable_rank,
+    variance_components,
 )
 
 __all__ = [
@@ -36,6 +41,7 @@ __all__ = [
     "Plan",
     "at_other_taps",
     "check_measurements",
+    "default_between_layers",
     "default_measurements",
     "position_bands",
     "statement_layers",
@@ -73,7 +79,8 @@ def default_measurements(
         Measurements in the order in which they are reported.
     """
     groups = grouping or GROUPS
-    spectral = (entropy_rank, squared_entropy_rank, stable_rank, nuclear_over_spectral)
+    components = variance_components(share=0.95)
+    spectral = (entropy_rank, squared_entropy_rank, stable_rank, nuclear_over_spectral, components)
     measurements = [
         mean_overlap.after(*SPHERE),
         mean_overlap.after(*CENTERED),
@@ -91,6 +98,9 @@ def default_measurements(
         algebraic_rank.after(*SPHERE),
         *(one.after(*SPHERE) for one in spectral),
         *(one.after(*CENTERED) for one in spectral),
+        population_participation_rank.after(*SPHERE),
+        intrinsic_dimension(discard=0.1, tolerance=1e-6).after(*SPHERE),
+        duplicate_rows(tolerance=1e-6).after(*SPHERE),
     ]
     if calibrated:
         measurements += [one.after(*view) for view in (CORPUS, ROGUE) for one in (mean_overlap, participation_rank)]
@@ -142,35 +152,57 @@ class Plan:
         return {**plain, "followed": str(self.followed), "majority": str(self.majority)}
 
 
-def check_measurements(measurements: Sequence[Measurement], *, calibrated: bool) -> None:
+def default_between_layers() -> tuple[BetweenMeasurement, ...]:
+    """The laboratory's own numbers between layers, of directions: each token counts once, a massive one too."""
+    return (linear_cka.after(*SPHERE), neighbor_overlap(k=10).after(*SPHERE))
+
+
+def check_measurements(
+    measurements: Sequence[Measurement], between: Sequence[BetweenMeasurement], *, calibrated: bool
+) -> None:
     """Refuse a list that no laboratory could report without ambiguity.
 
     Args:
         measurements: What is to be measured.
+        between: What is to be measured between layers.
         calibrated: Whether there are calibration documents.
 
     Raises:
         ArgumentError: If an entry is no measurement, comes twice, or needs a calibration that is not there.
     """
-    seen: dict[tuple[str, str], Measurement] = {}
     for one in measurements:
         if not isinstance(one, Measurement):
             raise ArgumentError(
                 f"Argument `measurements` must hold observables with a declared preparation, but it holds {one!r}. "
                 "Write for example participation_rank.after('normalize')."
             )
-        key = (one.name, str(one.preparation))
-        if key in seen:
+    for other in between:
+        if not isinstance(other, BetweenMeasurement):
             raise ArgumentError(
-                f"Argument `measurements` must name each observable once a preparation, but {one} comes twice. "
-                "Leave one out, or run two laboratories."
+                "Argument `between` must hold numbers between layers with a declared preparation, but it holds "
+                f"{other!r}. Write for example linear_cka.after('normalize')."
             )
-        seen[key] = one
+    _refuse_what_no_record_could_tell("measurements", measurements, calibrated=calibrated)
+    _refuse_what_no_record_could_tell("between", between, calibrated=calibrated)
+
+
+def _refuse_what_no_record_could_tell(
+    argument: str, measurements: Sequence[Measurement | BetweenMeasurement], *, calibrated: bool
+) -> None:
+    seen: set[tuple[str, str]] = set()
+    for one in measurements:
         if one.preparation.needs_calibration and not calibrated:
             raise ArgumentError(
                 f"Argument `calibration` must hold documents for {one}, but there is none. "
                 "Pass calibration=Documents(...) disjoint from the others."
             )
+        key = (one.name, str(one.preparation))
+        if key in seen:
+            raise ArgumentError(
+                f"Argument `{argument}` must name each observable once a preparation, but {one} comes twice. "
+                "Leave one out, or run two laboratories."
+            )
+        seen.add(key)
 
 
 def at_other_taps(measurements: Sequence[Measurement]) -> tuple[Measurement, ...]:
