@@ -120,6 +120,7 @@ class Trajectory:
         rejected: Rejected steps of each system.
         evaluations: Evaluations of the velocity, for each system.
         mergers: The log of merged tokens.
+        engine: Which engine moved the tokens.
     """
 
     states: Tensor
@@ -130,6 +131,7 @@ class Trajectory:
     rejected: tuple[int, ...]
     evaluations: tuple[int, ...]
     mergers: tuple[Any, ...] = ()
+    engine: str = "general"
 
     @property
     def status(self) -> str:

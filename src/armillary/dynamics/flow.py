@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from armillary.dynamics.engines import Engine, advanced_by_pairs, chosen_engine
 from armillary.dynamics.integrators import Euler, Integrator, ResidualLayer, StratonovichHeun, Tsit5
 from armillary.dynamics.merging import Merging
 from armillary.dynamics.normalization import VelocityField
@@ -43,6 +44,7 @@ def flow(
     keep: int | Sequence[float] = 2,
     merging: Merging | None = None,
     weights: Tensor | None = None,
+    engine: Engine = "auto",
 ) -> Trajectory:
     """Move a configuration, or a batch of independent ones, along a field.
 
@@ -55,6 +57,8 @@ def flow(
         merging: When tokens count as one; None never merges.
         weights: Positive weights of the tokens, `*batch tokens` or `tokens`: how many each stands for, or, over their
             sum, the mass that a characteristic of the mean-field equation carries. None: one each.
+        engine: "auto" takes the compiled engine for plain flows of small systems and the general one otherwise; the
+            trajectory names it.
 
     Returns:
         The trajectory, with what the run took and, in words, how each system ended.
@@ -73,13 +77,19 @@ def flow(
     factors, remarks = _tolerances(field, first, integrator)
     progress = Progress.start(first, merging, _weights(weights, start))
     random = torch.Generator().manual_seed(integrator.seed) if isinstance(integrator, StratonovichHeun) else None
-    kept: list[Tensor] = [first] if times[0] == 0 else []
-    for begin, end in pairwise([0.0, *(time for time in field.breakpoints if 0 < time < until), float(until)]):
-        kept += advance(
-            field.during(begin), progress, integrator,
-            start=begin, stop=end, keep=[time for time in times if begin < time <= end],
-            tolerance=factors, random=random,
-        )  # fmt: skip
+    runs_on = chosen_engine(engine, field, start, integrator)
+    if runs_on == "compiled" and isinstance(integrator, Tsit5):
+        kept = advanced_by_pairs(
+            field, progress, integrator, times=times, until=float(until), tolerance=factors, merging=merging
+        )
+    else:
+        kept = [first] if times[0] == 0 else []
+        for begin, end in _stretches(field, float(until)):
+            kept += advance(
+                field.during(begin), progress, integrator,
+                start=begin, stop=end, keep=[time for time in times if begin < time <= end],
+                tolerance=factors, random=random,
+            )  # fmt: skip
     states = torch.stack(kept, dim=1)
     if not bool(torch.isfinite(states).all()):
         where = (~torch.isfinite(states)).nonzero()[0].tolist()
@@ -100,7 +110,13 @@ def flow(
         rejected=tuple(progress.rejected.tolist()),
         evaluations=tuple(progress.evaluations.tolist()),
         mergers=tuple(progress.mergers),
+        engine=runs_on,
     )
+
+
+def _stretches(field: VelocityField, until: float) -> list[tuple[float, float]]:
+    """Parts of the time axis within which the field does not change."""
+    return list(pairwise([0.0, *(time for time in field.breakpoints if 0 < time < until), until]))
 
 
 def _times(until: float, keep: int | Sequence[float], integrator: Integrator) -> list[float]:

@@ -215,6 +215,7 @@ class Simulation:
             "until": float(self.until),
             "at": [float(one) for one in run.at],
             "integrator": str(self.integrator),
+            "engine": run.engine,
             "merging": "none" if self.merging is None else f"angle {self.merging.angle:g} radians",
             "measurements": [str(one) for one in self.measured],
             "dtype": str(self.starts.dtype).removeprefix("torch."),
