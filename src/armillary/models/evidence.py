@@ -36,6 +36,7 @@ class Evidence:
         attentions, hidden_states: the library's own lists.
         attention_calls: the arguments of each attention, by block.
         beginning: outputs of the embedding and the modules behind it, by path.
+        final: under "states" what the model below the head hands on in the last pass.
         logits: of the eager pass.
         plain, captured, again: logits of the usual pass, of one with hooks on the stream, and of a second usual one.
     """
@@ -50,6 +51,7 @@ class Evidence:
     hidden_states: tuple[Tensor, ...] = ()
     attention_calls: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=dict)
     beginning: dict[str, Tensor] = field(default_factory=dict)
+    final: dict[str, Tensor] = field(default_factory=dict)
     logits: Tensor = field(default_factory=lambda: torch.empty(0))
     plain: Tensor = field(default_factory=lambda: torch.empty(0))
     captured: Tensor = field(default_factory=lambda: torch.empty(0))
@@ -68,7 +70,12 @@ def gathered(decoder: Decoder, tokens: int) -> Evidence:
     seen.plain = decoder.logits(seen.ids)
     with stream(decoder, lambda tap, residual, read: residual):
         seen.captured = decoder.logits(seen.ids)
-    seen.again = decoder.logits(seen.ids)
+    note = _into(seen.final, "states", lambda inputs, named, output: output[0])
+    noting = decoder.inner.register_forward_hook(note, with_kwargs=True)
+    try:
+        seen.again = decoder.logits(seen.ids)
+    finally:
+        noting.remove()
     return seen
 
 
@@ -175,13 +182,14 @@ def padded_states(decoder: Decoder, ids: Tensor, mask: Tensor, *, positions: boo
     if positions:
         options["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0).to(decoder.device)
     with stream(decoder, keep), torch.no_grad():
-        decoder.model(input_ids=ids.to(decoder.device), use_cache=False, **options)
+        inner: Any = decoder.inner
+        inner(input_ids=ids.to(decoder.device), use_cache=False, **options)
     return states
 
 
 def takes_positions(decoder: Decoder) -> bool:
     """Whether the model can be told the position of each token."""
-    return "position_ids" in inspect.signature(decoder.model.forward).parameters
+    return "position_ids" in inspect.signature(decoder.inner.forward).parameters
 
 
 def present(model: nn.Module, path: str) -> nn.Module | None:

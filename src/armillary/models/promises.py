@@ -273,7 +273,8 @@ def _grouped_heads(seen: Evidence) -> Promise:
 
 def _head(seen: Evidence) -> Promise:
     decoder, row = seen.decoder, seen.decoder.family
-    apart = difference(decoder.logits_from(decoder.hidden(seen.ids)), seen.plain)
+    with torch.no_grad():
+        apart = difference(decoder.logits_from(seen.final["states"]), seen.again)
     limit = tolerance(decoder)
     fields = [field for field in (row.logit_multiplier, row.logit_divisor, row.logit_cap) if field]
     held = [f"{field} {getattr(decoder.model.config, field)}" for field in fields]
