@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from armillary.studies.axes import with_words
 from armillary.studies.between import Between
 from armillary.studies.collector import attainable
 from armillary.studies.plan import default_between_layers, default_measurements
@@ -582,11 +583,8 @@ def sample_dataset() -> xarray.Dataset:
         "head": np.arange(HEADS),
         "isotropic_measurement": isotropic,
     }
-    return xr.Dataset(
-        variables,
-        coords=coordinates,
-        attrs={"layers": BLOCKS, "width": WIDTH, "tokens_per_document": TOKENS_PER_DOCUMENT},
-    )
+    attrs = {"layers": BLOCKS, "width": WIDTH, "tokens_per_document": TOKENS_PER_DOCUMENT}
+    return with_words(xr.Dataset(variables, coords=coordinates, attrs=attrs))
 
 
 def _references() -> dict[str, Any]:

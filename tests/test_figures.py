@@ -445,6 +445,46 @@ def test_alt_text_and_the_records_hash_travel_in_the_svg(record, printed, drawn)
     assert record.measurements_hash in text
 
 
+def test_a_screen_reader_finds_title_and_alt_text_of_an_svg(printed, drawn):
+    for name, drawing in drawn.items():
+        root = ET.parse(printed[0] / f"{name}.svg").getroot()
+        space = "{http://www.w3.org/2000/svg}"
+        named = {root.find(f"{space}{tag}").get("id"): root.find(f"{space}{tag}").text for tag in ("title", "desc")}
+        assert root.get("role") == "img" and root.get("aria-labelledby").split() == list(named)
+        assert list(named.values()) == [drawing.title, drawing.alt]
+        assert [child.tag for child in root][:2] == [f"{space}title", f"{space}desc"]
+
+
+def test_alt_text_and_the_records_hash_travel_in_the_png(record, printed, drawn):
+    image = pytest.importorskip("PIL.Image")
+    for name, drawing in drawn.items():
+        said = image.open(printed[0] / f"{name}.png").text
+        assert said["Description"] == drawing.alt and said["Source"] == f"record {record.measurements_hash}"
+
+
+def test_alt_text_and_the_records_hash_travel_in_the_pdf(record, printed, drawn):
+    for name, drawing in drawn.items():
+        raw = (printed[0] / f"{name}.pdf").read_bytes()
+        said = {key: _pdf_text(raw, key) for key in (b"Subject", b"Title", b"Keywords")}
+        assert said == {
+            b"Subject": drawing.alt,
+            b"Title": drawing.title,
+            b"Keywords": f"record {record.measurements_hash}",
+        }
+
+
+def _pdf_text(raw: bytes, key: bytes) -> str:
+    """A text of a PDF's information: in Latin letters, or in UTF-16 behind its mark."""
+    at, found = raw.index(b"/" + key + b" (") + len(key) + 3, bytearray()
+    while raw[at] != ord(")"):
+        escaped = raw[at] == ord("\\")
+        at += escaped
+        found.append({ord("n"): 10, ord("r"): 13}.get(raw[at], raw[at]) if escaped else raw[at])
+        at += 1
+    text = bytes(found)
+    return text[2:].decode("utf-16-be") if text.startswith(b"\xfe\xff") else text.decode("latin-1")
+
+
 def test_the_same_record_gives_the_same_vector_files(record, printed, tmp_path):
     write_figures(record, tmp_path, formats=("svg", "pdf"))
     for name in ("alignment.svg", "alignment.pdf"):
@@ -529,10 +569,29 @@ def test_the_name_of_a_rule_finds_room_outside_the_curves():
     curves = (Curve("a", (0.0, 1.0), (0.1, 1.0)),)
     low, high = Rule("isotropic cloud 0.1", y=0.1), Rule("ceiling 1", y=1.0)
     panel = Panel("", Axis("layer"), Axis("value"), curves, (high, low))
-    assert panel.named_above(high) and not panel.named_above(low)
+    assert panel.label_place(high)[1] and not panel.label_place(low)[1]
     reach = panel.reach
     assert reach[0] < 0.0 and reach[1] > 1.1
     assert Panel("", Axis("layer"), Axis("value"), curves).reach[1] < 1.1
+
+
+def test_the_name_of_a_rule_stands_where_it_hides_no_curve():
+    zero = (Rule("no difference", y=0.0),)
+    axes = Axis("layer"), Axis("value", limits=(-1.0, 1.0))
+
+    def place(*y):
+        return Panel("", *axes, (Curve("a", (0.0, 0.5, 1.0), y),), zero).label_place(zero[0])
+
+    assert place(0.9, 0.9, 0.9) == ("right", True)
+    assert place(0.04, 0.04, 0.04) == ("right", False)  # a curve along the line, on its upper side
+    assert place(-0.9, -0.9, 0.3) == ("left", True)  # one that crosses it at the right
+
+
+def test_the_names_of_two_rules_do_not_lie_on_each_other():
+    flat = (Curve("a", (0.0, 1.0), (0.0, 0.0)),)
+    upper, lower = Rule("ceiling 127", y=0.85), Rule("isotropic cloud 104", y=0.8)
+    panel = Panel("", Axis("layer"), Axis("value", limits=(-0.5, 1.0)), flat, (upper, lower))
+    assert panel.label_place(upper)[1] and not panel.label_place(lower)[1]
 
 
 def test_declared_limits_are_kept():

@@ -23,6 +23,7 @@ from armillary.observables.rank import participation_rank
 from armillary.record import Record
 from armillary.studies.laboratory import Laboratory
 from armillary.studies.plan import Plan, default_measurements, position_bands, statement_layers
+from real_record import real_record
 from tiny import tiny_decoder, tiny_ids
 
 TOKENS = 17
@@ -518,3 +519,10 @@ def test_a_laboratory_measures_what_a_wiring_has_and_leaves_the_rest_unmeasured(
     gains = [decoder.norm_after(int(layer)) is not None for layer in data["statement_layer"].values]
     assert [bool(np.isfinite(moved.sel(statement_layer=n)).all()) for n in data["statement_layer"].values] == gains
     assert all(gains) == (family != "olmo2")
+
+
+def test_every_axis_of_a_record_says_what_it_counts() -> None:
+    dataset = real_record("usual").dataset
+    silent = [name for name in dataset.coords if not dataset[name].attrs.get("long_name")]
+    assert silent == [], "a word in studies/axes.py is missing"
+    assert set(dataset.dims) <= set(dataset.coords)

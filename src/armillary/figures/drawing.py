@@ -18,6 +18,9 @@ __all__ = ["Axis", "Control", "Curve", "Drawing", "Panel", "Rule", "Style", "Vie
 
 SHORTEST_ALT = 40
 HEAD_ROOM = 0.14  # of the range: what the name of a rule near an end needs beyond it
+LABEL_HEIGHT = 0.09  # of a panel: what the name of a rule takes
+LETTER_SHARE = 0.022  # of a panel's width: what a letter of it takes
+TRACED = 6  # points between two of a curve that are looked at for room
 INTERVAL_SHARE = 0.3  # of the values' range: how far an interval may widen an axis
 
 
@@ -148,17 +151,43 @@ class Panel:
         limits = (low - (HEAD_ROOM if bottom else 0.05) * size, high + (HEAD_ROOM if top else 0.05) * size)
         return (10.0 ** limits[0], 10.0 ** limits[1]) if logarithmic else limits
 
-    def named_above(self, rule: Rule) -> bool:
-        """Whether the name of a horizontal rule stands above its line: not for one at the bottom or under another."""
-        reach, inside = self.reach, [r.y for r in self.rules if r.y is not None]
+    def label_place(self, rule: Rule) -> tuple[Literal["left", "right"], bool]:
+        """At which end the name of a horizontal rule stands, and whether above its line: where it covers least.
+
+        Of four places the first that hides no piece of a curve, no other rule, and does not leave the panel.
+        """
+        reach, width = self.reach, min(0.9, LETTER_SHARE * len(rule.name))
         if rule.y is None or reach is None:
-            return True
-        low, high = reach
-        if self.y.scale == "log" and rule.y > 0:
-            share = math.log(rule.y / low) / math.log(high / low)
-        else:
-            share = (rule.y - low) / (high - low)
-        return share > 0.25 and rule.y == max(inside)
+            return "right", True
+        at = _share(rule.y, reach, self.y.scale)
+        others = [_share(r.y, reach, self.y.scale) for r in self.rules if r.y is not None and r is not rule]
+        traced = [point for curve in self.curves if curve.shape == "line" for point in self._traced(curve, reach)]
+        first = at > 0.25 and all(at > other for other in others)
+        places: list[tuple[float, int, Literal["left", "right"], bool]] = []
+        ends: tuple[Literal["left", "right"], ...] = ("right", "left")
+        for order, (end, above) in enumerate(itertools.product(ends, (first, not first))):
+            left, bottom = (1 - width if end == "right" else 0.0), (at if above else at - LABEL_HEIGHT)
+            outside = bottom < -0.01 or bottom + LABEL_HEIGHT > 1.01
+            hidden = sum(left <= x <= left + width and bottom <= y <= bottom + LABEL_HEIGHT for x, y in traced)
+            crossed = sum(bottom <= other <= bottom + LABEL_HEIGHT for other in others)
+            places.append((1000.0 * outside + 20.0 * crossed + hidden, order, end, above))
+        _, _, end, above = min(places)
+        return end, above
+
+    def _traced(self, curve: Curve, reach: tuple[float, float]) -> Iterator[tuple[float, float]]:
+        """Points along a drawn line as shares of the panel's width and height."""
+        everywhere = [x for c in self.curves for x in c.x if isinstance(x, int | float)]
+        across = self.x.limits or (min(everywhere, default=0.0), max(everywhere, default=1.0))
+        shares = [
+            (_share(x, across, self.x.scale), _share(y, reach, self.y.scale))
+            for x, y in zip(curve.x, curve.y, strict=True)
+            if isinstance(x, int | float) and isinstance(y, int | float)
+        ]
+        for (x, y), (further, higher) in itertools.pairwise(shares):
+            for step in range(TRACED):
+                part = step / TRACED
+                yield x + part * (further - x), y + part * (higher - y)
+        yield from shares[-1:]
 
 
 @dataclass(frozen=True)
@@ -247,3 +276,13 @@ class Drawing:
             for panel in self.view(choice).panels:
                 if panel.drawn:
                     yield choice, panel
+
+
+def _share(value: float, ends: tuple[float, float], scale: str) -> float:
+    """How far a value lies on the way from one end of an axis to the other; NaN where it is not on it."""
+    low, high = ends
+    if scale == "log":
+        if not (value > 0 and low > 0 and high > low):
+            return math.nan
+        value, low, high = math.log(value), math.log(low), math.log(high)
+    return (value - low) / (high - low) if high > low else 0.5

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from armillary.errors import ArgumentError
-from armillary.figures.drawing import Axis, Curve, Drawing, Panel
+from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Rule
 from armillary.figures.palette import INK
 from armillary.figures.reading import Reading
 from armillary.figures.registry import drawings
@@ -130,6 +132,8 @@ def print_drawing(drawing: Drawing, folder: Path, formats: Sequence[str] = FORMA
         for name in formats:
             path = folder / f"{drawing.name}.{name}"
             page.savefig(path, dpi=PNG_DPI if name == "png" else None, metadata=_metadata(drawing, name, source))
+            if name == "svg":
+                path.write_text(_spoken(path.read_text(encoding="utf-8"), drawing), encoding="utf-8")
             paths.append(path)
     return paths
 
@@ -157,7 +161,7 @@ def _panel(axes: Any, panel: Panel) -> None:
         else:
             _line(axes, curve)
     for rule in panel.rules:
-        _rule(axes, rule.name, rule.x, rule.y, side="bottom" if panel.named_above(rule) else "top")
+        _rule(axes, rule, *panel.label_place(rule))
     _axis(axes, panel.x, "x", panel.x.limits)
     _axis(axes, panel.y, "y", panel.reach)
 
@@ -203,15 +207,23 @@ def _dots(axes: Any, curve: Curve) -> None:
     axes.margins(x=0.12)
 
 
-def _rule(axes: Any, name: str, x: float | None, y: float | None, *, side: str) -> None:
+def _rule(axes: Any, rule: Rule, end: str, above: bool) -> None:
+    from matplotlib.patheffects import withStroke
+
     look = {"color": "#777777", "lw": 0.8, "ls": (0, (2, 2)), "zorder": 1.5}
-    text = {"color": "#666666", "fontsize": 7.0}
-    if y is not None:
-        axes.axhline(y, **look)
-        axes.annotate(name, (1.0, y), xycoords=("axes fraction", "data"), ha="right", va=side, **text)
-    if x is not None:
-        axes.axvline(x, **look)
-        axes.annotate(name, (x, 0.02), xycoords=("data", "axes fraction"), ha="right", va="bottom", rotation=90, **text)
+    text: Any = {"color": "#666666", "fontsize": 7.0, "path_effects": [withStroke(linewidth=2.0, foreground="white")]}
+    if rule.y is not None:
+        axes.axhline(rule.y, **look)
+        place = ((1.0 if end == "right" else 0.0), rule.y)
+        axes.annotate(
+            rule.name, place, xycoords=("axes fraction", "data"), ha=end, va="bottom" if above else "top", **text
+        )
+    if rule.x is not None:
+        axes.axvline(rule.x, **look)
+        place = (rule.x, 0.02)
+        axes.annotate(
+            rule.name, place, xycoords=("data", "axes fraction"), ha="right", va="bottom", rotation=90, **text
+        )
 
 
 def _plain(value: float, _: int) -> str:
@@ -266,6 +278,16 @@ def _legend(page: Any, axes: Sequence[Any]) -> None:
             handlelength=3.4,
             columnspacing=1.6,
         )
+
+
+def _spoken(svg: str, drawing: Drawing) -> str:
+    """The SVG with title and description where screen readers look for them; its metadata are for catalogs."""
+    words = {"title": drawing.title, "desc": drawing.alt}
+    inside = "".join(f'<{tag} id="{drawing.name}-{tag}">{html.escape(text)}</{tag}>' for tag, text in words.items())
+    names = " ".join(f"{drawing.name}-{tag}" for tag in words)
+    return re.sub(
+        r"(<svg\b[^>]*)>", lambda found: f'{found[1]} role="img" aria-labelledby="{names}">\n {inside}', svg, count=1
+    )
 
 
 def _metadata(drawing: Drawing, name: str, source: str) -> dict[str, Any]:

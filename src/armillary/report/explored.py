@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from armillary.figures.drawing import Axis, Curve, Drawing, Panel
+from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Rule
 
 __all__ = ["embedded_json", "explored"]
 
@@ -59,11 +59,13 @@ def _panel(panel: Panel) -> dict[str, Any]:
         "x": _axis(panel.x),
         "y": _axis(panel.y, panel.reach),
         "curves": [_curve(curve) for curve in panel.curves if curve.drawn],
-        "rules": [
-            {"name": rule.name, "x": _number(rule.x), "y": _number(rule.y), "above": panel.named_above(rule)}
-            for rule in panel.rules
-        ],
+        "rules": [_rule(panel, rule) for rule in panel.rules],
     }
+
+
+def _rule(panel: Panel, rule: Rule) -> dict[str, Any]:
+    end, above = panel.label_place(rule)
+    return {"name": rule.name, "x": _number(rule.x), "y": _number(rule.y), "end": end, "above": above}
 
 
 def _axis(axis: Axis, limits: tuple[float, float] | None = None) -> dict[str, Any]:

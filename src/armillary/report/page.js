@@ -8,6 +8,25 @@
   var DASH = {solid: "solid", dash: "7px,4px", dot: "2px,3px", dashdot: "8px,3px,2px,3px", longdash: "12px,4px",
     longdashdot: "13px,3px,2px,3px"};
 
+  /* What the page looks like now: its colors come from the style sheet, which knows light, dark and print. */
+  var look = {};
+  function looked() {
+    var style = getComputedStyle(document.documentElement);
+    ["ink", "soft", "grid", "edge", "rule", "veil", "card"].forEach(function (name) { look[name] = style.getPropertyValue("--" + name).trim(); });
+    look.dark = style.getPropertyValue("--dark").trim() === "1";
+  }
+
+  /* A color of a drawing on the page's paper: ink and dark grays turn with the paper, hues only lighten a little. */
+  function tinted(color) {
+    if (!look.dark) { return color; }
+    var n = parseInt(color.slice(1), 16), part = [n >> 16, (n >> 8) & 255, n & 255];
+    var gray = Math.max.apply(null, part) - Math.min.apply(null, part) < 24;
+    return "#" + part.map(function (v) {
+      var turned = Math.round(gray ? 245 - v * 0.75 : v + (255 - v) * 0.25);
+      return ("0" + turned.toString(16)).slice(-2);
+    }).join("");
+  }
+
   function escaped(text) {
     return String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   }
@@ -37,7 +56,8 @@
 
   function traces(panel, suffix) {
     var out = [], xs = [], ys = [];
-    panel.curves.forEach(function (c) {
+    panel.curves.forEach(function (own) {
+      var c = Object.assign({}, own, {color: tinted(own.color)});
       var base = {name: escaped(c.name), xaxis: "x" + suffix, yaxis: "y" + suffix, type: "scatter", showlegend: false, meta: c.name};
       var withEnds = c.low && c.low.some(finite);
       xs = xs.concat(c.x.filter(finite)); ys = ys.concat(c.y.filter(finite));
@@ -64,7 +84,7 @@
       out.push(Object.assign({}, base, {x: c.x, y: c.y, mode: step || c.marker === "none" ? "lines" : "lines+markers",
         line: {color: c.color, width: c.width, dash: DASH[c.dash], shape: step ? "hvh" : "linear"},
         fill: step ? "tozeroy" : "none", fillcolor: faded(c.color, 0.05), connectgaps: false,
-        marker: {color: c.color, symbol: SYMBOL[c.marker] || "circle", size: 6, maxdisplayed: 7, line: {color: "white", width: 0.6}},
+        marker: {color: c.color, symbol: SYMBOL[c.marker] || "circle", size: 6, maxdisplayed: 7, line: {color: look.card, width: 0.6}},
         customdata: withEnds ? c.low.map(function (l, i) { return [l, c.high[i]]; }) : undefined,
         hovertemplate: withEnds ? "%{y:.4g} [%{customdata[0]:.4g}, %{customdata[1]:.4g}]" : "%{y:.4g}"}));
     });
@@ -72,10 +92,10 @@
       var span = r.y !== null ? (panel.x.limits || [Math.min.apply(null, xs), Math.max.apply(null, xs)])
         : (panel.y.limits || [Math.min.apply(null, ys), Math.max.apply(null, ys)]);
       if (r.y !== null && span[0] === span[1]) { span = [span[0] - 0.5, span[1] + 0.5]; }
-      out.push({type: "scatter", xaxis: "x" + suffix, yaxis: "y" + suffix, mode: "lines+text", showlegend: false, hoverinfo: "skip",
-        x: r.y !== null ? span : [r.x, r.x], y: r.y !== null ? [r.y, r.y] : span,
-        text: ["", escaped(r.name)], textposition: r.y !== null ? (r.above ? "top left" : "bottom left") : r.x < (Math.min.apply(null, xs) + Math.max.apply(null, xs)) / 2 ? "bottom right" : "bottom left", cliponaxis: true,
-        textfont: {size: 10.5, color: "#666"}, line: {color: "#888", width: 1, dash: "2px,2px"}});
+      out.push({type: "scatter", xaxis: "x" + suffix, yaxis: "y" + suffix, mode: r.y === null ? "lines+text" : "lines", showlegend: false, hoverinfo: "skip",
+        x: r.y !== null ? span : [r.x, r.x], y: r.y !== null ? [r.y, r.y] : span, text: ["", escaped(r.name)],
+        textposition: r.x !== null && r.x < (Math.min.apply(null, xs) + Math.max.apply(null, xs)) / 2 ? "bottom right" : "bottom left", cliponaxis: true,
+        textfont: {size: 10.5, color: look.soft}, line: {color: look.rule, width: 1, dash: "2px,2px"}});
     });
     return out;
   }
@@ -110,7 +130,7 @@
 
   function axis(a, anchor, domain, extent) {
     var result = {anchor: anchor, domain: domain, title: {text: escaped(a.label), standoff: 8, font: {size: 12.5}}, zeroline: false,
-      gridcolor: "#ececec", linecolor: "#8a8a8a", ticks: "outside", ticklen: 4, tickcolor: "#8a8a8a", tickfont: {size: 11.5},
+      gridcolor: look.grid, linecolor: look.edge, ticks: "outside", ticklen: 4, tickcolor: look.edge, tickfont: {size: 11.5},
       automargin: a.scale !== "names", fixedrange: a.scale === "names"};
     if (a.scale === "log") {
       var ticks = logTicks(a.limits || extent);
@@ -123,7 +143,7 @@
   }
 
   function plot(spec, panels, width) {
-    var columns = Math.min(panels.length, width < 520 ? 1 : width < 760 ? Math.min(2, spec.columns) : spec.columns);
+    var columns = Math.max(1, Math.min(panels.length, width < 520 ? 1 : width < 760 ? Math.min(2, spec.columns) : spec.columns));
     var rows = Math.ceil(panels.length / columns);
     var names = 0;
     panels.forEach(function (p) { if (p.y.scale === "names") { p.curves.forEach(function (c) { names = Math.max(names, String(c.y[0]).length); }); } });
@@ -131,9 +151,9 @@
     var gap = columns > 1 ? (names ? margin + 14 : 70) / inside : 0, cell = (1 - gap * (columns - 1)) / columns;
     var panelHeight = Math.max(columns > 1 || width < 520 ? 190 : 150, Math.min(330, cell * inside * spec.height * (columns === 1 && width > 520 ? 0.8 : 1)));
     var rowGap = 96, height = 46 + rows * panelHeight + (rows - 1) * rowGap + 58, inner = height - 104;
-    var data = [], layout = {width: width, height: height, margin: {l: margin, r: 10, t: 46, b: 58}, font: {family: SERIF, size: 13, color: "#222"},
+    var data = [], layout = {width: width, height: height, margin: {l: margin, r: 10, t: 46, b: 58}, font: {family: SERIF, size: 13, color: look.ink},
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", hovermode: "x unified", showlegend: false, annotations: [],
-      hoverlabel: {font: {family: SERIF, size: 12}, bgcolor: "rgba(255,255,255,0.94)", bordercolor: "#bbb"}, dragmode: "zoom"};
+      hoverlabel: {font: {family: SERIF, size: 12}, bgcolor: look.card, bordercolor: look.edge}, dragmode: "zoom"};
     panels.forEach(function (panel, i) {
       var suffix = i === 0 ? "" : String(i + 1), column = i % columns, row = Math.floor(i / columns);
       var left = column * (cell + gap), top = 1 - row * (panelHeight + rowGap) / inner;
@@ -141,13 +161,20 @@
       layout["xaxis" + suffix] = axis(panel.x, "y" + suffix, [left, Math.min(1, left + cell)], extent(panel, "x"));
       layout["yaxis" + suffix] = axis(panel.y, "x" + suffix, [Math.max(0, top - panelHeight / inner), top], extent(panel, "y"));
       if (panel.y.scale === "names") { layout.hovermode = "closest"; }
+      panel.rules.forEach(function (r) {
+        if (r.y === null) { return; }
+        layout.annotations.push({text: escaped(r.name), xref: "x" + suffix + " domain", x: r.end === "right" ? 1 : 0, xanchor: r.end,
+          yref: "y" + suffix, y: panel.y.scale === "log" ? Math.log10(r.y) : r.y, yanchor: r.above ? "bottom" : "top", showarrow: false,
+          font: {size: 10.5, color: look.soft}, bgcolor: look.veil, borderpad: 0});
+      });
       layout.annotations.push({text: [panel.title ? "<b>" + escaped(panel.title) + "</b>" : "", escaped(panel.note)].filter(Boolean).join("<br>"), xref: "x" + suffix + " domain", yref: "y" + suffix + " domain", x: 0, y: 1,
-        xanchor: "left", yanchor: "bottom", yshift: 5, showarrow: false, font: {size: 12.5, color: "#444"}, align: "left"});
+        xanchor: "left", yanchor: "bottom", yshift: 5, showarrow: false, font: {size: 12.5, color: look.ink}, align: "left"});
     });
     return {data: data, layout: layout};
   }
 
-  function swatch(c) {
+  function swatch(own) {
+    var c = Object.assign({}, own, {color: tinted(own.color)});
     var shapes = {circle: '<circle cx="18" cy="7" r="3.4"/>', square: '<rect x="14.8" y="3.8" width="6.4" height="6.4"/>',
       diamond: '<path d="M18 2.6 22.4 7 18 11.4 13.6 7Z"/>', "triangle-up": '<path d="M18 2.6 22.2 10.4H13.8Z"/>',
       "triangle-down": '<path d="M18 11.4 13.8 3.6H22.2Z"/>', cross: '<path d="M16.4 3h3.2v2.4H22v3.2h-2.4V11h-3.2V8.6H14V5.4h2.4Z"/>',
@@ -155,11 +182,11 @@
       star: '<path d="m18 2.2 1.3 3.2 3.4.2-2.6 2.2.9 3.4L18 9.4l-3 1.8.9-3.4-2.6-2.2 3.4-.2Z"/>', none: ""};
     return '<svg width="36" height="14" viewBox="0 0 36 14" aria-hidden="true"><line x1="1" x2="35" y1="7" y2="7" stroke="' + c.color +
       '" stroke-width="' + c.width + '" stroke-dasharray="' + (c.dash === "solid" ? "none" : DASH[c.dash].replace(/px/g, "")) +
-      '"/><g fill="' + c.color + '" stroke="white" stroke-width=".5">' + (shapes[c.marker] || "") + "</g></svg>";
+      '"/><g fill="' + c.color + '" stroke="' + look.card + '" stroke-width=".5">' + (shapes[c.marker] || "") + "</g></svg>";
   }
 
   function Figure(name, node) {
-    this.spec = figures[name]; this.node = node; this.hidden = {};
+    this.spec = figures[name]; this.node = node; this.hidden = {}; this.swatches = [];
     this.plot = node.querySelector(".plot"); this.choice = this.spec.controls.map(function (c) { return c.start; });
     this.controls(); this.legend(); this.draw();
   }
@@ -209,7 +236,9 @@
           if (seen[c.name] || c.shape === "dots" || c.shape === "mark") { return; }
           seen[c.name] = true; names += 1;
           var item = document.createElement("button"), label = document.createElement("span");
-          item.type = "button"; item.innerHTML = swatch(c); label.textContent = c.name; item.appendChild(label);
+          var drawn = document.createElement("span");
+          drawn.className = "swatch"; self.swatches.push({node: drawn, curve: c});
+          item.type = "button"; item.appendChild(drawn); label.textContent = c.name; item.appendChild(label);
           item.setAttribute("aria-pressed", "true"); item.title = "show or hide";
           item.addEventListener("click", function () {
             self.hidden[c.name] = !self.hidden[c.name];
@@ -223,11 +252,18 @@
   };
 
   Figure.prototype.draw = function (width) {
+    this.recolor();
     var hidden = this.hidden, drawn = plot(this.spec, this.panels(), width || this.plot.clientWidth || 900);
     drawn.data.forEach(function (t) { if (hidden[t.meta]) { t.visible = false; } });
     Plotly.react(this.plot, drawn.data, drawn.layout, {displaylogo: false, displayModeBar: false, doubleClick: "reset", plotlyServerURL: ""});
   };
 
+  /* Swatches of the legend in the colors of the page as it is now. */
+  Figure.prototype.recolor = function () {
+    this.swatches.forEach(function (one) { one.node.innerHTML = swatch(one.curve); });
+  };
+
+  looked();
   var all = Array.prototype.map.call(document.querySelectorAll("figure[data-figure]"), function (node) {
     return new Figure(node.getAttribute("data-figure"), node);
   });
@@ -235,8 +271,10 @@
   window.addEventListener("resize", function () {
     window.clearTimeout(waiting); waiting = window.setTimeout(function () { all.forEach(function (f) { f.draw(); }); }, 120);
   });
-  window.addEventListener("beforeprint", function () { all.forEach(function (f) { f.draw(660); }); });
-  window.addEventListener("afterprint", function () { all.forEach(function (f) { f.draw(); }); });
+  function again(width) { looked(); all.forEach(function (f) { f.draw(width); }); }
+  window.addEventListener("beforeprint", function () { document.documentElement.classList.add("printed"); again(660); });
+  window.addEventListener("afterprint", function () { document.documentElement.classList.remove("printed"); again(); });
+  if (window.matchMedia) { window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", function () { again(); }); }
 
   var links = {}, current = null;
   document.querySelectorAll("nav.contents a").forEach(function (a) { links[a.getAttribute("href").slice(1)] = a; });

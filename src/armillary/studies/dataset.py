@@ -11,6 +11,7 @@ from armillary.observables.cloud import Cloud
 from armillary.observables.declaration import Preparation
 from armillary.observables.rank import isotropic_participation_rank, rank_ceiling
 from armillary.sphere import uniform
+from armillary.studies.axes import with_words
 from armillary.studies.collector import Declared
 from armillary.studies.collectors import COLLECTORS
 from armillary.studies.layout import Layout
@@ -37,7 +38,7 @@ def frame(layout: Layout) -> xarray.Dataset:
     isotropic, references = _isotropic(layout)
     labels = layout.coordinates | dict(declared(layout).coordinates) | {"isotropic_measurement": isotropic}
     attrs = {"layers": layout.depth, "width": layout.width, "tokens_per_document": layout.tokens}
-    return xr.Dataset(references | _references(layout), coords=labels, attrs=attrs)
+    return with_words(xr.Dataset(references | _references(layout), coords=labels, attrs=attrs))
 
 
 def declared(layout: Layout) -> Declared:
