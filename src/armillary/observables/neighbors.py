@@ -90,6 +90,8 @@ def intrinsic_dimension(*, discard: float, tolerance: float) -> Observable:
     left out. Of rows that repeat one is kept; N counts those. Few points and many dimensions give too little, because
     neighbors are then far away, where the surface curves or ends: for d = 2, 5 and 10, 256 uniform points of a cube
     give on average 2.0, 4.5 and 8.3 (1,000 points: 2.0, 4.6 and 8.6), those of a sphere 2.1, 4.9 and 9.0.
+    A repeated token that context has moved by a little is the nearest neighbor by far, and no tolerance counts it out:
+    in the first blocks, where many rows of the embedding repeat, the ratio measures that instead.
 
     Args:
         discard: Share of the largest ratios that is left out of the fit, 0 to below 1; Facco et al. use 0.1.
