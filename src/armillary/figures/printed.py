@@ -283,11 +283,8 @@ def _legend(page: Any, axes: Sequence[Any]) -> None:
 def _spoken(svg: str, drawing: Drawing) -> str:
     """The SVG with title and description where screen readers look for them; its metadata are for catalogs."""
     words = {"title": drawing.title, "desc": drawing.alt}
-    inside = "".join(f'<{tag} id="{drawing.name}-{tag}">{html.escape(text)}</{tag}>' for tag, text in words.items())
-    names = " ".join(f"{drawing.name}-{tag}" for tag in words)
-    return re.sub(
-        r"(<svg\b[^>]*)>", lambda found: f'{found[1]} role="img" aria-labelledby="{names}">\n {inside}', svg, count=1
-    )
+    inside = "".join(f"<{tag}>{html.escape(text)}</{tag}>" for tag, text in words.items())
+    return re.sub(r"(<svg\b[^>]*)>", lambda found: f'{found[1]} role="img">\n {inside}', svg, count=1)
 
 
 def _metadata(drawing: Drawing, name: str, source: str) -> dict[str, Any]:
