@@ -90,6 +90,12 @@ def lab(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Of the processor, for one pass; the last bits depend on it.")
     ] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            help="Such as 300MiB or 2GiB, beyond the loaded model: passes are made small enough to keep to it."
+        ),
+    ] = None,
     backend: Annotated[
         str, typer.Option(help="Where documents are measured: here, processes, dask or ray. Numbers are the same.")
     ] = "here",
@@ -103,7 +109,10 @@ def lab(
         ),
     ] = DEFAULT_PRESET,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would run and about how long its passes take; write nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Say what would run, how long its passes and how much memory it takes; write nothing."
+        ),
     ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -126,7 +135,7 @@ def lab(
         study = laboratory(
             chosen, source=source, corpus=corpus, conditions=conditions, layers=layers,
             max_documents=max_documents, max_tokens=max_tokens, batch_size=batch_size, seed=seed, level=level,
-            threads=threads,
+            threads=threads, memory_limit=memory_limit,
         )  # fmt: skip
         if dry_run:
             _print_estimate(study, as_json=as_json)

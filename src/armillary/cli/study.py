@@ -34,7 +34,7 @@ def require_interval(*, level: float, documents: int) -> None:
 def laboratory(
     preset: Preset, *, source: Source, corpus: Corpus, conditions: list[str] | None, layers: str | None,
     max_documents: int | None, max_tokens: int | None, batch_size: int, seed: int, level: float,
-    threads: int | None,
+    threads: int | None, memory_limit: str | None,
 ) -> Laboratory:  # fmt: skip
     """The laboratory that the options of `armillary lab` ask for, with its decoder loaded and its documents cut.
 
@@ -42,6 +42,7 @@ def laboratory(
         ArmillaryError: One sentence about the first option that does not fit.
     """
     from armillary.studies.laboratory import Laboratory
+    from armillary.studies.memory import bytes_of
 
     asked, ranges = _conditions(conditions or preset.conditions), _layers(layers)
     decoder = source.load()
@@ -60,7 +61,7 @@ def laboratory(
     return Laboratory(
         decoder, evaluation, list(asked.values()), layers=chosen,
         calibration=corpus.calibration(decoder, evaluation), level=level, seed=seed, batch_size=batch_size,
-        threads=threads,
+        threads=threads, memory_limit=None if memory_limit is None else bytes_of(memory_limit),
         preset=preset.but(*(name for name, given in own.items() if given is not None)),
     )  # fmt: skip
 

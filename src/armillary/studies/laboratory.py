@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from armillary.studies.backend import Backend
 from armillary.studies.chunk import Bench, Chunk, partition
 from armillary.studies.collector import Setting
 from armillary.studies.layout import Layout
+from armillary.studies.memory import MIB, MemoryNeed, largest_batch
 from armillary.studies.passes import calibrate
 from armillary.studies.plan import Plan, at_other_taps, check_measurements, default_between_layers, default_measurements
 
@@ -58,6 +60,8 @@ class Laboratory:
         batch_size: Documents in one pass.
         preset: Name of the preset these choices started from, for the record; it changes nothing.
         threads: Of the processor, for one pass; the last bits of numbers depend on it. None for as many as torch uses.
+        memory_limit: Bytes beyond the loaded model (of each worker) that a run may take: passes are made smaller than
+            `batch_size` if need be. No limit if None.
 
     Raises:
         ArgumentError: If choices contradict each other.
@@ -78,6 +82,7 @@ class Laboratory:
     batch_size: int = 8
     preset: str = "none"
     threads: int | None = None
+    memory_limit: int | None = None
 
     def __post_init__(self) -> None:
         facts = self.decoder.facts
@@ -112,7 +117,7 @@ class Laboratory:
         for condition in self.conditions:
             condition.check_fits(self.decoder)
         require_choices(self.level, self.resamples)
-        for name, least in (("seed", 0), ("batch_size", 1), ("threads", 1)):
+        for name, least in (("seed", 0), ("batch_size", 1), ("threads", 1), ("memory_limit", 1)):
             if getattr(self, name) is not None and not least <= getattr(self, name) < 2**63:
                 raise ArgumentError(
                     f"Argument `{name}` must be a whole number from {least} up, but it is {getattr(self, name)}. "
@@ -183,7 +188,18 @@ class Laboratory:
             begun: The choices of that run; empty if there is none.
         """
         threads = self.threads or int(begun.get("threads", torch.get_num_threads()))
-        return replace(self, threads=threads)
+        size = self.batch_size
+        if self.memory_limit is not None and begun.get("memory_limit") == self.memory_limit:
+            size = int(begun["batch_size"])
+        elif self.memory_limit is not None:
+            size = largest_batch(self.need, self.memory_limit)
+        return replace(self, threads=threads, batch_size=size)
+
+    @property
+    def need(self) -> MemoryNeed:
+        """What a run takes of memory, and what its record takes."""
+        size = min(self.batch_size, len(self.documents))
+        return MemoryNeed.of(self.layout, self.decoder, self.conditions, size)
 
     def partition(self, condition: Condition) -> tuple[Chunk, ...]:
         """The chunks of one condition, in the order of the documents."""
@@ -238,10 +254,12 @@ class Laboratory:
         """What a run would take, estimated from one document measured once; nothing is written.
 
         Returns:
-            Counts of conditions, documents, layers, measurements and passes, and the seconds that the passes would take
-            (building the conditions and drawing the page come on top).
+            Counts of conditions, documents, layers, measurements and passes; the seconds that the passes would take
+            (building the conditions and drawing the page come on top); MiB of the model, of what a run takes beyond it,
+            and of the record before it is compressed.
         """
-        facts, documents = self.decoder.facts, self.documents
+        settled = self.settled({})
+        facts, documents, need = self.decoder.facts, self.documents, settled.need
         condition = self.conditions[-1]
         bench = self.bench(condition, self.decoder, {})
         self.decoder.hidden(documents.token_ids[:1])
@@ -259,6 +277,10 @@ class Laboratory:
             "measurements": len(self.measurements or ()),
             "document_passes": passes,
             "estimated_seconds": round(each * passes),
+            "batch_size": settled.batch_size,
+            "model_mib": math.ceil(need.model / MIB),
+            "beyond_the_model_mib": math.ceil(need.beyond / MIB),
+            "record_mib": math.ceil(need.record / MIB),
         }
 
     def choices(self) -> dict[str, Any]:
@@ -276,6 +298,7 @@ class Laboratory:
             "seed": self.seed,
             "batch_size": self.batch_size,
             "threads": self.threads or torch.get_num_threads(),
+            "memory_limit": "none" if self.memory_limit is None else self.memory_limit,
             "dtype": self.decoder.facts.dtype,
             "device": str(self.decoder.device),
             "measurements": [str(one) for one in measurements],
