@@ -20,23 +20,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from tiny import saved, tiny_model
 
 WORDS = ("sphere", "token", "layer", "turns", "toward", "each", "other", "mean", "depth", "grows", "slowly")
-    "sphere",
-    "token",
-    "layer",
-    "turns",
-    "toward",
-    "each",
-    "other",
-    "and",
-    "away",
-    "from",
-    "the",
-    "mean",
-    "while",
-    "depth",
-    "grows",
-    "slowly",
-]
 
 
 def written(folder: Path, count: int, tokens: int) -> Path:
