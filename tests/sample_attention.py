@@ -10,7 +10,7 @@ NUMBERS = {
     "attention_effective_beta": ("beta_eff", "normalize", (2.0, 14.0), {"lowest": 0.0}),
     "attention_overlap_slope": ("d ln A / d c", "normalize", (0.5, -4.0), {}),
     "attention_entropy": ("H", "as given", (2.6, 1.4), {"lowest": 0.0, "highest": 2.93}),
-    "attention_relative_entropy": ("H / ln i", "as given", (0.9, 0.45), {"lowest": 0.0, "highest": 1.0}),
+    "attention_relative_entropy": ("H / ln i", "as given", (0.8, 0.4), {"lowest": 0.0, "highest": 1.0}),
     "attention_first_mass": ("A_1", "as given", (0.05, 0.6), {"lowest": 0.0, "highest": 1.0}),
     "attention_largest_mass_elsewhere": ("max A_j", "as given", (0.04, 0.2), {"lowest": 0.0, "highest": 1.0}),
     "attention_sink_mass": ("1 - sum A", "as given", (0.0, 0.0), {"highest": 1.0}),

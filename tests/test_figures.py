@@ -22,6 +22,7 @@ from armillary.figures import (
     Panel,
     Reading,
     Rule,
+    Tiles,
     View,
     drawings,
     figure_names,
@@ -311,7 +312,16 @@ def test_a_real_record_is_drawn_and_printed(kind, tmp_path):
     reading = Reading(real_record(kind))
     drawn = drawings(reading)
     assert set(figure_names()) - set(drawn) == (
-        {"alignment", "between_layers", "common_direction", "contrasts", "offsets", "other_measurements", "rank_family"}
+        {
+            "alignment",
+            "between_layers",
+            "common_direction",
+            "contrasts",
+            "groups_followed",
+            "offsets",
+            "other_measurements",
+            "rank_family",
+        }
         if kind == "custom"
         else set()
     )
@@ -604,3 +614,42 @@ def test_a_spike_does_not_flatten_the_first_conditions_histogram(record, tmp_pat
     counts.loc[{"condition": "ablated-mlp", "bin": counts["bin"][-1]}] = 1000
     panel = drawings(Reading(_reduced(record, tmp_path, dataset)))["overlap_histograms"].opening.panels[0]
     assert max(panel.curves[-1].y) == 1.0 and panel.reach[1] < 0.5
+
+
+def test_every_head_of_every_block_is_a_tile_with_the_mean_over_documents(record, drawn):
+    heads = drawn["attention_heads"]
+    assert [view.choice for view in heads.views] == [(condition_label(c),) for c in sample_record.CONDITIONS]
+    (first, *_), numbers = heads.opening.panels, record.dataset["attention_first_mass"].sel(condition="trained")
+    assert first.tiles.x == tuple(map(float, sample_record.LAYERS[1:])) and len(first.tiles.y) == sample_record.HEADS
+    for head, row in zip(first.tiles.y, first.tiles.values, strict=True):
+        expected = numbers.sel(head=int(head), layer=list(sample_record.LAYERS[1:])).mean("document").values
+        assert row == pytest.approx(tuple(expected), abs=1e-12)
+    assert {view.panels[0].tiles.limits for view in heads.views} == {(0.0, 1.0)}  # one scale of colors for all
+    lowest, highest = min(map(min, first.tiles.values)), max(map(max, first.tiles.values))
+    assert f"from {lowest:.3g} at block 1, head" in heads.alt and f"to {highest:.3g} at block 4, head" in heads.alt
+
+
+def test_mass_on_no_token_is_drawn_only_where_rows_do_not_sum_to_one(record, drawn, tmp_path):
+    titles = [panel.title for panel in drawn["attention_depth"].opening.panels]
+    assert "mass on no token" not in titles and "mass on the first token" in titles
+    dataset = record.dataset.copy(deep=True)
+    for name in ("attention_sink_mass", "attention_sink_mass_head_mean"):
+        dataset[name] = dataset[name].copy(data=dataset[name].values + 0.2)
+    learned = drawings(Reading(_reduced(record, tmp_path, dataset)))["attention_depth"]
+    assert "mass on no token" in [panel.title for panel in learned.opening.panels]
+
+
+def test_tiles_that_do_not_fit_their_axes_are_refused_and_undefined_ones_are_not_drawn():
+    with pytest.raises(ArgumentError, match=r"2 rows of 3.*Transpose them"):
+        Tiles("mass", (1.0, 2.0, 3.0), (0.0, 1.0), ((0.1, 0.2), (0.1, 0.2), (0.1, 0.2)), (0.0, 1.0))
+    fitting = Tiles("mass", (1.0, 2.0, 3.0), (0.0, 1.0), ((0.1, 0.2, 0.3), (0.1, 0.2, 0.3)), (0.0, 1.0))
+    assert Panel("", Axis("block"), Axis("head"), (), tiles=fitting).drawn
+    empty = Tiles("mass", (1.0,), (0.0,), ((math.nan,),), (0.0, 1.0))
+    assert not Panel("", Axis("block"), Axis("head"), (), tiles=empty).drawn
+
+
+def test_a_step_between_layers_stands_at_the_layer_that_it_leads_to(record, drawn):
+    panels = {panel.title: panel for panel in drawn["groups_followed"].opening.panels}
+    born = next(c for c in panels["born"].curves if c.name == condition_label("trained"))
+    assert math.isnan(born.y[0]) and math.isfinite(born.y[1])
+    assert "linked if more than 0.5" in drawn["groups_followed"].caption

@@ -51,6 +51,19 @@ MEASUREMENTS = {
     "massive_tokens": "massive tokens",
     "zero_rows": "zero rows",
     "loss": "loss on these documents",
+    "noise_share": "share of tokens in no group",
+    "attention_effective_beta": "effective beta of attention",
+    "attention_overlap_slope": "slope of attention against overlap",
+    "attention_entropy": "row entropy of attention",
+    "attention_relative_entropy": "row entropy of attention over its ceiling",
+    "attention_first_mass": "attention on the first token",
+    "attention_largest_mass_elsewhere": "largest attention on a later token",
+    "attention_sink_mass": "attention on no token",
+    "attention_distance": "distance that attention looks back",
+    "attention_antisymmetric_share": "antisymmetric share of attention",
+    "attention_participation_rank": "participation rank of attention maps",
+    "group_persisting_share": "tokens that stay with their group",
+    "group_agreement": "agreement of groups with the layer before",
 }
 
 RANKS = (

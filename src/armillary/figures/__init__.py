@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Rule, Style, View
+from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Rule, Style, Tiles, View
 from armillary.figures.printed import FORMATS, write_figures
 from armillary.figures.reading import Reading
 from armillary.figures.registry import drawings, figure, figure_names
@@ -19,6 +19,7 @@ __all__ = [
     "Panel",
     "Curve",
     "Rule",
+    "Tiles",
     "Axis",
     "Control",
     "Style",

@@ -20,9 +20,26 @@ def told(title: str, panels: tuple[Panel, ...]) -> str:
     sentences = [f"{title}. {len(panels)} panel{'s' if len(panels) > 1 else ''}; horizontal axis: {across}."]
     for panel in panels:
         heading = ", ".join(part for part in (panel.title, panel.note) if part) or panel.y.label
+        if panel.tiles is not None and panel.tiles.drawn:
+            sentences.append(f"{heading}: {_ends(panel)}.")
+            continue
         parts = [words for curve in panel.curves if (words := _course(curve, panel.x.label))]
         sentences.append(f"{heading}: " + "; ".join(parts) + ".")
     return " ".join(sentences)
+
+
+def _ends(panel: Panel) -> str:
+    """The lowest and the highest of a panel's tiles, and where they lie."""
+    assert panel.tiles is not None
+    tiles = panel.tiles
+    known = [
+        (value, f"{panel.x.label} {x:g}, {panel.y.label} {y:g}")
+        for y, row in zip(tiles.y, tiles.values, strict=True)
+        for x, value in zip(tiles.x, row, strict=True)
+        if math.isfinite(value)
+    ]
+    (low, here), (high, there) = min(known), max(known)
+    return f"{tiles.name} from {low:.3g} at {here} to {high:.3g} at {there}"
 
 
 def _course(curve: Curve, across: str) -> str:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from armillary.errors import ArgumentError
 
-__all__ = ["Axis", "Control", "Curve", "Drawing", "Panel", "Rule", "Style", "View"]
+__all__ = ["Axis", "Control", "Curve", "Drawing", "Panel", "Rule", "Style", "Tiles", "View"]
 
 SHORTEST_ALT = 40
 HEAD_ROOM = 0.14  # of the range: what the name of a rule near an end needs beyond it
@@ -89,6 +89,38 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class Tiles:
+    """A number at every crossing of two axes, shown as a color.
+
+    Args:
+        name: quantity and unit, for the scale of colors.
+        x: positions across.
+        y: positions upward.
+        values: one row for each of `y`; NaN is *undefined* and leaves a gap.
+        limits: the values at both ends of the scale of colors.
+    """
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    values: tuple[tuple[float, ...], ...]
+    limits: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        if len(self.values) != len(self.y) or any(len(row) != len(self.x) for row in self.values):
+            raise ArgumentError(
+                f"Argument `values` must hold {len(self.y)} rows of {len(self.x)}, one for each of `y` and `x`, but "
+                f"the tiles {self.name!r} have {len(self.values)} rows of {sorted({len(row) for row in self.values})}. "
+                "Transpose them."
+            )
+
+    @property
+    def drawn(self) -> bool:
+        """Whether any of them is defined."""
+        return any(math.isfinite(value) for row in self.values for value in row)
+
+
+@dataclass(frozen=True)
 class Axis:
     """An axis: its label, scale, and the ticks that have names.
 
@@ -107,7 +139,10 @@ class Axis:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes with its curves and reference lines; `note` (the preparation, say) stands below the title."""
+    """One pair of axes with its curves and reference lines; `note` (the preparation, say) stands below the title.
+
+    A panel of `tiles` has no curves.
+    """
 
     title: str
     x: Axis
@@ -115,10 +150,13 @@ class Panel:
     curves: tuple[Curve, ...]
     rules: tuple[Rule, ...] = ()
     note: str = ""
+    tiles: Tiles | None = None
 
     @property
     def drawn(self) -> bool:
-        """Whether any curve in it is defined anywhere, and positive where a logarithmic axis asks for it."""
+        """Whether anything in it is defined anywhere, and positive where a logarithmic axis asks for it."""
+        if self.tiles is not None:
+            return self.tiles.drawn
         positive = self.y.scale != "log" or any(isinstance(y, float) and y > 0 for c in self.curves for y in c.y)
         return positive and any(curve.drawn for curve in self.curves)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from armillary.errors import ArgumentError
-from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Rule
+from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Rule, Tiles
 from armillary.figures.palette import INK
 from armillary.figures.reading import Reading
 from armillary.figures.registry import drawings
@@ -142,6 +142,8 @@ def _panel(axes: Any, panel: Panel) -> None:
     title = "\n".join(part for part in (panel.title, panel.note) if part)
     if title:
         axes.set_title(title, linespacing=1.15)
+    if panel.tiles is not None:
+        _tiles(axes, panel.tiles)
     for curve in panel.curves:
         if curve.shape == "dots":
             _dots(axes, curve)
@@ -164,6 +166,16 @@ def _panel(axes: Any, panel: Panel) -> None:
         _rule(axes, rule, *panel.label_place(rule))
     _axis(axes, panel.x, "x", panel.x.limits)
     _axis(axes, panel.y, "y", panel.reach)
+
+
+def _tiles(axes: Any, tiles: Tiles) -> None:
+    values = np.ma.masked_invalid(np.asarray(tiles.values, dtype=float))
+    low, high = tiles.limits
+    mesh = axes.pcolormesh(
+        tiles.x, tiles.y, values, cmap="cividis", vmin=low, vmax=high, shading="nearest", rasterized=True
+    )
+    axes.grid(visible=False)
+    axes.figure.colorbar(mesh, ax=axes, pad=0.02, fraction=0.06).set_label(tiles.name)
 
 
 def _line(axes: Any, curve: Curve) -> None:

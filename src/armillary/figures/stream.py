@@ -7,7 +7,7 @@ from armillary.figures.drawing import Axis, Curve, Drawing, Panel, View
 from armillary.figures.reading import DEFAULT_TOKENS, Reading
 from armillary.figures.registry import figure
 
-__all__ = ["loss", "norms", "updates"]
+__all__ = ["loss", "norms", "room_for", "updates"]
 
 UPDATES = (
     ("update_radial", "radial part", "radial part / length before", "linear"),
@@ -58,7 +58,7 @@ def updates(reading: Reading) -> Drawing | None:
         for name, note, label, scale in UPDATES:
             curves = reading.by_condition(name, tap=tap, tokens=DEFAULT_TOKENS)
             if curves:
-                limits = _room_for(reading, curves) if scale == "linear" else None
+                limits = room_for(reading, curves) if scale == "linear" else None
                 axis = Axis(label, "log", limits=limits) if scale == "log" else Axis(label, limits=limits)
                 panels.append(Panel(sublayer, reading.depth_axis(), axis, curves, note=note))
     if not panels:
@@ -103,7 +103,7 @@ def loss(reading: Reading) -> Drawing | None:
     )
 
 
-def _room_for(reading: Reading, curves: tuple[Curve, ...]) -> tuple[float, float] | None:
+def room_for(reading: Reading, curves: tuple[Curve, ...]) -> tuple[float, float] | None:
     """Limits that hold every whole decoder's curve; a decoder with a part removed may leave them."""
     removed = {reading.label(name) for name in reading.conditions if name.startswith("ablated")}
     whole = tuple(curve for curve in curves if curve.name not in removed) or curves

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Rule
+from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Rule, Tiles
 
 __all__ = ["embedded_json", "explored"]
 
@@ -53,7 +53,9 @@ def _drawing(drawing: Drawing) -> dict[str, Any]:
 
 
 def _panel(panel: Panel) -> dict[str, Any]:
-    return {
+    tiles = panel.tiles
+    colored = {} if tiles is None else {"tiles": _tiles(tiles)}
+    return colored | {
         "title": panel.title,
         "note": panel.note,
         "x": _axis(panel.x),
@@ -66,6 +68,16 @@ def _panel(panel: Panel) -> dict[str, Any]:
 def _rule(panel: Panel, rule: Rule) -> dict[str, Any]:
     end, above = panel.label_place(rule)
     return {"name": rule.name, "x": _number(rule.x), "y": _number(rule.y), "end": end, "above": above}
+
+
+def _tiles(tiles: Tiles) -> dict[str, Any]:
+    return {
+        "name": tiles.name,
+        "x": _numbers(tiles.x),
+        "y": _numbers(tiles.y),
+        "values": [_numbers(row) for row in tiles.values],
+        "limits": _numbers(tiles.limits),
+    }
 
 
 def _axis(axis: Axis, limits: tuple[float, float] | None = None) -> dict[str, Any]:

@@ -88,6 +88,12 @@
         customdata: withEnds ? c.low.map(function (l, i) { return [l, c.high[i]]; }) : undefined,
         hovertemplate: withEnds ? "%{y:.4g} [%{customdata[0]:.4g}, %{customdata[1]:.4g}]" : "%{y:.4g}"}));
     });
+    if (panel.tiles) {
+      out.push({type: "heatmap", xaxis: "x" + suffix, yaxis: "y" + suffix, x: panel.tiles.x, y: panel.tiles.y, z: panel.tiles.values,
+        zmin: panel.tiles.limits[0], zmax: panel.tiles.limits[1], colorscale: "Cividis", xgap: 1, ygap: 1, hoverongaps: false,
+        hovertemplate: escaped(panel.x.label) + " %{x}, " + escaped(panel.y.label) + " %{y}: %{z:.3g}<extra></extra>",
+        colorbar: Object.assign({thickness: 9, outlinewidth: 0, tickfont: {size: 10.5}, nticks: 4}, panel.bar)});
+    }
     panel.rules.forEach(function (r) {
       var span = r.y !== null ? (panel.x.limits || [Math.min.apply(null, xs), Math.max.apply(null, xs)])
         : (panel.y.limits || [Math.min.apply(null, ys), Math.max.apply(null, ys)]);
@@ -147,16 +153,21 @@
     var rows = Math.ceil(panels.length / columns);
     var names = 0;
     panels.forEach(function (p) { if (p.y.scale === "names") { p.curves.forEach(function (c) { names = Math.max(names, String(c.y[0]).length); }); } });
-    var margin = names ? 18 + 6.1 * names : 62, inside = width - margin - 10;
-    var gap = columns > 1 ? (names ? margin + 14 : 70) / inside : 0, cell = (1 - gap * (columns - 1)) / columns;
+    var colored = panels.some(function (p) { return p.tiles; }), right = colored ? 58 : 10;
+    var margin = names ? 18 + 6.1 * names : 62, inside = width - margin - right;
+    var gap = columns > 1 ? (names ? margin + 14 : colored ? 104 : 70) / inside : 0, cell = (1 - gap * (columns - 1)) / columns;
     var panelHeight = Math.max(columns > 1 || width < 520 ? 190 : 150, Math.min(330, cell * inside * spec.height * (columns === 1 && width > 520 ? 0.8 : 1)));
     var rowGap = 96, height = 46 + rows * panelHeight + (rows - 1) * rowGap + 58, inner = height - 104;
-    var data = [], layout = {width: width, height: height, margin: {l: margin, r: 10, t: 46, b: 58}, font: {family: SERIF, size: 13, color: look.ink},
+    var data = [], layout = {width: width, height: height, margin: {l: margin, r: right, t: 46, b: 58}, font: {family: SERIF, size: 13, color: look.ink},
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", hovermode: "x unified", showlegend: false, annotations: [],
       hoverlabel: {font: {family: SERIF, size: 12}, bgcolor: look.card, bordercolor: look.edge}, dragmode: "zoom"};
     panels.forEach(function (panel, i) {
       var suffix = i === 0 ? "" : String(i + 1), column = i % columns, row = Math.floor(i / columns);
       var left = column * (cell + gap), top = 1 - row * (panelHeight + rowGap) / inner;
+      if (panel.tiles) {
+        layout.hovermode = "closest";
+        panel.bar = {x: Math.min(1, left + cell) + 4 / inside, xanchor: "left", y: top - panelHeight / inner / 2, yanchor: "middle", lenmode: "pixels", len: panelHeight};
+      }
       data = data.concat(traces(panel, suffix));
       layout["xaxis" + suffix] = axis(panel.x, "y" + suffix, [left, Math.min(1, left + cell)], extent(panel, "x"));
       layout["yaxis" + suffix] = axis(panel.y, "x" + suffix, [Math.max(0, top - panelHeight / inner), top], extent(panel, "y"));

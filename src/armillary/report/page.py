@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from armillary.figures.drawing import Drawing
 from armillary.figures.reading import Reading
 from armillary.figures.registry import drawings
+from armillary.report.attention import attention
 from armillary.report.basis import statement
 from armillary.report.limits import limits
 from armillary.report.markup import Markup, element, join
@@ -50,6 +51,8 @@ SECTIONS: tuple[tuple[str, str, str, tuple[str | Content, ...]], ...] = (
         ),
     ),
     ("layers", "Between layers", "Between layers", ("between_layers",)),
+    ("groups", "Groups followed through depth", "Groups", ("groups_followed",)),
+    ("attention", "Where attention goes", "Attention", ("attention_depth", "attention_heads", attention)),
     (
         "histograms",
         "Whole distributions",
