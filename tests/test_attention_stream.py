@@ -12,9 +12,10 @@ from armillary.errors import CheckMissed
 from armillary.models.attention import attention_stream, require_same_logits
 from armillary.models.capture import capture, hook_count, stream
 from armillary.models.contract import left_as_found
-from tiny import tiny_decoder, tiny_ids
+from armillary.observables.attention_maps import attention_sink_mass
+from tiny import families, tiny_decoder, tiny_ids
 
-FAMILIES = ("llama", "gpt2")
+FAMILIES = families()
 
 
 def library_maps(decoder: Any, ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -36,8 +37,12 @@ def test_the_maps_are_the_library_s_own_and_the_stream_is_the_one_before_the_blo
     for layer, (maps, before) in seen.items():
         assert torch.equal(maps, expected[layer - 1])
         torch.testing.assert_close(before, states[:, layer - 1], rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(maps.sum(-1), torch.ones_like(maps[..., 0]), rtol=0, atol=1e-5)
         assert not bool(maps.triu(1).any())
+        nowhere = attention_sink_mass(maps)
+        if decoder.family.sinks is not None:  # learned sinks take a part of every row, far above rounding
+            assert 1e-3 < float(nowhere.min()) <= float(nowhere.max()) < 1
+        else:
+            assert float(nowhere.abs().max()) < 1e-5
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -70,7 +75,7 @@ def test_logits_with_and_without_capture_agree_and_the_model_is_left_as_found(fa
         assert decoder.model.config._attn_implementation == "eager"
         torch.testing.assert_close(decoder.logits(ids), before, rtol=1e-4, atol=1e-3)
     assert hook_count(decoder.model) == hooks
-    assert decoder.model.config._attn_implementation == implementation != "eager"
+    assert decoder.model.config._attn_implementation == implementation
     assert torch.equal(decoder.logits(ids), before)
     own.remove()
 
