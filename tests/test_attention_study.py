@@ -122,7 +122,7 @@ def test_maps_of_another_attention_stop_the_run_and_leave_the_model_as_found(
 
     monkeypatch.setattr(modeling_llama, "eager_attention_forward", other)
     with pytest.raises(CheckMissed, match="with and without attention capture"):
-        calibrated.measure(study.documents, study.partition(study.conditions[0])[0])
+        calibrated.measure(study.documents.token_ids[:2], study.documents.titles[:2])
     assert hook_count(decoder.model) == hooks
     assert decoder.model.config._attn_implementation == "sdpa"
 
