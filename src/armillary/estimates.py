@@ -79,6 +79,7 @@ class Estimate:
         unit: What a member is.
         method: Name of the interval.
         undefined: How many further members were measured and gave no number.
+        floor: How far rounding alone moves the value, as it was measured; NaN where it was not.
 
     Example:
         >>> print(Estimate(11.4193, 10.88, 12.01, level=0.95, members=64))
@@ -93,11 +94,19 @@ class Estimate:
     unit: str = "documents"
     method: str = METHOD
     undefined: int = 0
+    floor: float = math.nan
+
+    @property
+    def resolved(self) -> bool | None:
+        """Whether a difference is larger than what rounding alone moves it by; None where that was not measured."""
+        return None if math.isnan(self.floor) else abs(self.value) > self.floor
 
     @property
     def flag(self) -> str | None:
         """A sentence on what weakens this interval, or None."""
         percent = f"{100 * self.level:g}%"
+        if self.resolved is False:
+            return f"Not resolved: rounding alone moves it by up to {self.floor:.2g}."
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
             return f"{self.members} {self.unit} with these values cannot bound the interval."
         if self.low == self.high:
@@ -192,6 +201,7 @@ class Sample:
         source: Hash of the members themselves (token ids), where there is one.
         lowest: Lowest attainable value; ends of intervals are cut there.
         highest: Highest attainable value, likewise.
+        floor: How far rounding alone moves a value, as it was measured; NaN where it was not.
     """
 
     values: Column
@@ -203,6 +213,7 @@ class Sample:
     source: str = ""
     lowest: float = -math.inf
     highest: float = math.inf
+    floor: float = math.nan
 
     def __post_init__(self) -> None:
         """Values and names belong together, one to one."""
@@ -334,7 +345,7 @@ def contrast(
         end if math.isinf(end) else min(max(end, a.lowest - b.highest), a.highest - b.lowest)
         for end in (difference.low, difference.high)
     )
-    return replace(difference, low=low, high=high)
+    return replace(difference, low=low, high=high, floor=a.floor + b.floor)
 
 
 def _require_alike(a: Sample, b: Sample) -> None:

@@ -5,6 +5,7 @@
       frame.npz            labels of all axes, and what does not come from documents
       CC-calibration.npz   what condition CC estimated on calibration documents
       CC-proof.json        what condition CC changed
+      CC-rounding.npz      what rounding alone does to the numbers of condition CC
       CC-SSSSSSS.npz       the chunk of condition CC that starts with document SSSSSSS: arrays, ids, seconds
       lock, holder.json    while a run goes on
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IDS",
+    "REASON",
     "SECONDS",
     "UNFINISHED",
     "Beginning",
@@ -47,11 +49,15 @@ __all__ = [
     "is_journal",
     "partial_of",
     "proof_unit",
+    "rounding_unit",
 ]
 
 FORMAT = 1
 IDS, SECONDS = "token_ids", "seconds"
 """Beside its variables a chunk keeps the ids that went through the decoder, and how long it took."""
+
+REASON = "reason"
+"""In the place of floors: why there are none."""
 
 _JOURNAL, _FRAME, _LOCK, _HOLDER = "journal.json", "frame.npz", "lock", "holder.json"
 _CHUNK = re.compile(r"(\d+)-(\d+)\.npz")
@@ -283,6 +289,11 @@ def chunk_unit(condition: int, start: int) -> str:
 def calibration_unit(condition: int) -> str:
     """The name of a calibration's file."""
     return f"{condition:02d}-calibration.npz"
+
+
+def rounding_unit(condition: int) -> str:
+    """The name of the file of a condition's rounding floors."""
+    return f"{condition:02d}-rounding.npz"
 
 
 def proof_unit(condition: int) -> str:

@@ -23,6 +23,7 @@ from armillary.contrasts import Side, differences
 from armillary.conventions import conventions, described
 from armillary.errors import ArgumentError
 from armillary.estimates import Estimate, Intervals, Sample, estimate, intervals
+from armillary.floors import floors, resolved
 from armillary.headlines import HeadlineTable, chosen, leading, tabled
 from armillary.journal import Journal, is_journal, partial_of
 from armillary.methods import methods_paragraph
@@ -248,6 +249,7 @@ class Record:
             source,
             lowest,
             highest,
+            float(floors(self.dataset, self.columns.iloc[[column]])[0]),
         )
 
     def estimate(self, measurement: str, **where: Any) -> Estimate:
@@ -306,7 +308,9 @@ class Record:
             measurement: Only this one; None for all.
 
         Returns:
-            One row a layer, tap, measurement, preparation and token policy, with value, low, high, level, documents.
+            One row a layer, tap, measurement, preparation and token policy, with value, low, high, level, documents;
+            `floor` is how far rounding alone moves the difference (the two floors together, NaN where none was
+            measured), and `resolved` whether the difference is larger.
 
         Raises:
             ArgumentError: A condition is not named, or the measurement was not taken in both on the same tokens.
@@ -350,10 +354,17 @@ class Record:
         return Side(str(self.path), self.condition(condition), self.columns, self.values, self.dataset, self.provenance)
 
     def _contrasted(self, left: Side, right: Side, measurement: str | None) -> pandas.DataFrame:
+        import pandas as pd
+
         keys, difference = differences(left, right, measurement)
         columns = keys.assign(condition=left.condition, against=right.condition)
         lowest, highest = self._range(keys["measurement"])
-        return self._framed(columns, intervals(difference, **self._choices).within(lowest - highest, highest - lowest))
+        found = intervals(difference, **self._choices).within(lowest - highest, highest - lowest)
+        frame = self._framed(columns, found)
+        apart = [floors(side.dataset, keys.assign(condition=side.condition)) for side in (left, right)]
+        floor = apart[0] + apart[1]
+        answers = [resolved(value, least) for value, least in zip(found.value, floor, strict=True)]
+        return frame.assign(floor=floor, resolved=pd.array(answers, dtype="boolean"))
 
     # what one writes down -----------------------------------------------------------------------------------------
 

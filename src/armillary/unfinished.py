@@ -12,7 +12,8 @@ import numpy as np
 
 from armillary import storage
 from armillary.assembly import Part, Variable, assembled
-from armillary.journal import IDS, SECONDS, Journal, calibration_unit, chunk_unit, proof_unit
+from armillary.floors import with_floors
+from armillary.journal import IDS, REASON, SECONDS, Journal, calibration_unit, chunk_unit, proof_unit, rounding_unit
 
 if TYPE_CHECKING:
     import xarray
@@ -43,6 +44,11 @@ def stored(folder: Path) -> storage.Stored:
     dataset = assembled(part, variables, finished.parts())
     study, provenance = content["study"], content["provenance"]
     provenance |= finished.provenance(provenance["calibration"])
+    floors = finished.floors()
+    said = str(provenance.get("rounding", ""))
+    dataset = with_floors(dataset, variables, floors, said)
+    if without := {finished.names[c]: str(one[REASON]) for c, one in floors.items() if REASON in one}:
+        provenance["rounding_not_measured"] = without
     if not finished.everything:
         provenance["partial"] = finished.words()
         study["conditions"] = finished.names
@@ -112,6 +118,15 @@ class _Finished:
             for start, length in zip(self.starts, self.lengths, strict=True):
                 yield Part(place, first, self.journal.arrays(chunk_unit(condition, start)))
                 first += length
+
+    def floors(self) -> dict[int, dict[str, np.ndarray]]:
+        """What rounding alone does, for each condition where that was measured."""
+        units = self.journal.units()
+        return {
+            place: self.journal.arrays(rounding_unit(condition))
+            for place, condition in enumerate(self.conditions)
+            if rounding_unit(condition) in units
+        }
 
     def provenance(self, calibration: Mapping[str, Any]) -> dict[str, Any]:
         """Proofs with the hash of the ids that each condition saw, rogue coordinates, seconds."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from armillary.cli import terminal
+from armillary.cli.captured import Axes, StatesArray, StatesFile, captured
 from armillary.cli.corpus import Corpus
 from armillary.cli.options import LARGEST_SEED, AsJson, Quiet
 from armillary.cli.report import drawn
@@ -35,6 +36,9 @@ def lab(
     dtype: Dtype = "float32",
     allow_pickle: AllowPickle = False,
     trust_remote_code: TrustRemoteCode = False,
+    states: StatesFile = None,
+    axes: Axes = None,
+    states_array: StatesArray = None,
     documents: Annotated[
         Path | None,
         typer.Option(
@@ -130,6 +134,18 @@ def lab(
     require_interval(level=level, documents=max_documents or chosen.documents)
     if not dry_run:
         Record.require_new(out)
+    if states is not None:
+        others = {"--model": model, "--revision": revision, "--tokenizer": tokenizer, "--documents": documents,
+                  "--genre": genre, "--conditions": conditions, "--dry-run": dry_run}  # fmt: skip
+        with terminal.interruptible(out):
+            there = captured(
+                states, axes=axes, array=states_array, layers=layers, max_documents=max_documents,
+                max_tokens=max_tokens, batch_size=batch_size, seed=seed, level=level, others=others,
+            )  # fmt: skip
+            with terminal.progress("measuring", quiet=quiet) as progress:
+                record = there.run(out, progress=progress)
+            _told(record, as_json=as_json, quiet=quiet)
+        return
     with terminal.interruptible(out):
         corpus = Corpus(documents, genre, separator, text_column, id_column, cut)
         study = laboratory(
@@ -142,13 +158,18 @@ def lab(
             return
         with terminal.progress("measuring", quiet=quiet) as progress:
             record = study.run(out, backend=place, progress=progress, notice=None if quiet else terminal.notice)
-        if as_json:  # before anything is drawn: numbers do not wait for pictures
-            terminal.print_json(_summary(record))
-        page = drawn(record, quiet=quiet)
-        if not quiet:
-            _closing_words(record, page, as_json=as_json)
-        if study.documents.skipped:
-            raise typer.Exit(terminal.DONE_WITH_SKIPS)
+        _told(record, as_json=as_json, quiet=quiet)
+
+
+def _told(record: Record, *, as_json: bool, quiet: bool) -> None:
+    """What is said of a new record, and its pictures; the exit code says whether documents were skipped."""
+    if as_json:  # before anything is drawn: numbers do not wait for pictures
+        terminal.print_json(_summary(record))
+    page = drawn(record, quiet=quiet)
+    if not quiet:
+        _closing_words(record, page, as_json=as_json)
+    if record.provenance["documents"]["skipped"]:
+        raise typer.Exit(terminal.DONE_WITH_SKIPS)
 
 
 def _summary(record: Record) -> dict[str, Any]:
@@ -171,7 +192,7 @@ def _closing_words(record: Record, page: Path, *, as_json: bool) -> None:
         return
     typer.echo(
         f"{record.provenance['decoder']['name']}: {len(documents['titles'])} documents, "
-        f"token hash {documents['token_hash'][:12]}"
+        f"token hash {(documents['token_hash'] or 'not known')[:12]}"
     )
     last = max(record.study["layers"])
     typer.echo(f"mean overlap after block {last}, rows normalized, first token left out:")
@@ -189,7 +210,7 @@ def _closing_words(record: Record, page: Path, *, as_json: bool) -> None:
         typer.echo(f"  {doubt}")
     if len(documents["titles"]) < MINIMUM_MEMBERS:
         typer.echo(f"  fewer than {MINIMUM_MEMBERS} documents: intervals this small say little")
-    if not record.provenance["calibration"]["titles"]:
+    if record.study["kind"] == "laboratory" and not record.provenance["calibration"]["titles"]:
         typer.echo(
             "  no documents were left to calibrate the corpus-mean and rogue-coordinate views, so these are absent"
         )

@@ -31,6 +31,10 @@ _OPTIONS = {
     "address": "--address",
     "revision": "--revision",
     "tokenizer": "--tokenizer",
+    "states": "--states",
+    "axes": "--axes",
+    "array": "--states-array",
+    "layers": "--layers",
     "allow_pickle": "--allow-pickle",
     "trust_remote_code": "--trust-remote-code",
 }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from armillary.models.decoder import Decoder
     from armillary.studies.laboratory import Laboratory
 
-__all__ = ["laboratory", "require_interval"]
+__all__ = ["laboratory", "layer_ranges", "require_interval"]
 
 
 def require_interval(*, level: float, documents: int) -> None:
@@ -44,7 +44,7 @@ def laboratory(
     from armillary.studies.laboratory import Laboratory
     from armillary.studies.memory import bytes_of
 
-    asked, ranges = _conditions(conditions or preset.conditions), _layers(layers)
+    asked, ranges = _conditions(conditions or preset.conditions), layer_ranges(layers)
     decoder = source.load()
     if decoder.tokenizer is None:
         raise ArgumentError(
@@ -89,7 +89,7 @@ def _require_fit(text: str, condition: Condition, decoder: Decoder) -> None:
         raise type(error)(f"Argument `--conditions` must fit the decoder, but {text!r} does not: {error}") from error
 
 
-def _layers(text: str | None) -> list[range] | None:
+def layer_ranges(text: str | None) -> list[range] | None:
     """The ranges that a text such as 0,5,10-30 names, both ends included."""
     found: list[range] = []
     for part in (text or "").split(",") if text is not None else ():

@@ -18,6 +18,7 @@ from armillary.errors import ArgumentError, UnsoundError
 from armillary.estimates import UNPAIRED_TOKENS, intervals
 from armillary.figures.drawing import Axis, Curve, Style
 from armillary.figures.palette import condition_style
+from armillary.floors import floor_name
 from armillary.methods import grouping_words
 from armillary.terms import condition_label, measurement_name
 
@@ -194,6 +195,22 @@ class Reading:
                 ends = (lowest - highest, highest - lowest)
                 self._profiles[key] = self.summary(one - other, self._positions(along), ends)
         return self._profiles[key]
+
+    def floor(self, variable: str, first: str, second: str, layer: int, **labels: Any) -> float:
+        """How far rounding alone moves the difference of two conditions at a layer; NaN where that was not measured.
+
+        Args:
+            variable: name in the dataset.
+            first: the condition that is subtracted from.
+            second: the condition that is subtracted.
+            layer: where.
+            labels: a label for every other dimension.
+        """
+        held = self.dataset.get(floor_name(variable))
+        if held is None:
+            return math.nan
+        where = {name: label for name, label in {**labels, "layer": layer}.items() if name in held.dims}
+        return float(sum(held.sel(where | {"condition": name}).item() for name in (first, second)))
 
     def one(self, variable: str, **labels: Any) -> tuple[float, float, float, int]:
         """Value, low, high and number of documents of a variable that has only documents left."""

@@ -67,13 +67,19 @@ class Cloud:
         rows: Tensor `*batch tokens dim`. Half-precision rows are taken to float32.
         accumulate: dtype of the overlaps and the spectrum; the dtype of the rows if None. float64 for ranks.
         calibration: What the steps "corpus mean" and "without rogue coordinates" subtract.
+        resolution: eps of the type that tolerances refer to; that of the rows as given if None.
 
     Raises:
         ArgumentError: If `rows` is not a floating-point tensor with at least two axes.
     """
 
     def __init__(
-        self, rows: Tensor, *, accumulate: torch.dtype | None = None, calibration: Calibration | None = None
+        self,
+        rows: Tensor,
+        *,
+        accumulate: torch.dtype | None = None,
+        calibration: Calibration | None = None,
+        resolution: float | None = None,
     ) -> None:
         if not isinstance(rows, Tensor) or rows.ndim < 2 or not rows.is_floating_point():
             shape = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
@@ -81,7 +87,7 @@ class Cloud:
                 f"Argument `rows` must be a floating-point tensor `*batch tokens dim`, but it is {shape}. "
                 "Pass token vectors as rows."
             )
-        self.resolution = torch.finfo(rows.dtype).eps
+        self.resolution = torch.finfo(rows.dtype).eps if resolution is None else resolution
         if rows.dtype in (torch.float16, torch.bfloat16):
             rows = rows.float()
         if accumulate is not None:

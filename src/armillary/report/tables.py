@@ -7,6 +7,7 @@ from typing import Any
 
 from armillary.figures.choices import POLICY
 from armillary.figures.reading import DEFAULT_TOKENS
+from armillary.floors import resolved
 from armillary.headlines import Headline, shown_layers
 from armillary.report.markup import NOT_MEASURED, Markup, counted, element, join, paragraph, ranges, table
 from armillary.report.words import UNDEFINED_ENDS, Facts, direction
@@ -94,14 +95,18 @@ def differences(known: Facts) -> Markup:
             for layer in layers:
                 ends = known.difference(headline, name, layer)
                 mark = {1: "▲ ", -1: "▼ ", 0: "○ "}[direction(ends)] if ends[3] else ""
-                entries.append(element("td", mark, known.words(ends), class_="value"))
+                lost = ends[3] and resolved(ends[0], known.floor(headline, name, layer)) is False
+                entries.append(element("td", "≈ " if lost else mark, known.words(ends), class_="value"))
+            found = [one for layer in layers if not math.isnan(one := known.floor(headline, name, layer))]
+            if found:
+                entries.append(element("td", f"{max(found):.1g}", class_="value"))
             rows.append([reading.label(name), *entries])
-    return table(
-        "Trained minus each other condition, paired by document. ▲ trained is higher, ▼ lower, ○ the interval holds "
-        "zero: not resolved.",
-        ["", *(layer_words(layer) for layer in layers)],
-        rows,
-    )
+    said = "Trained minus each other condition, paired by document. ▲ trained is higher, ▼ lower, ○ zero is possible."
+    heads = ["", *(layer_words(layer) for layer in layers)]
+    if any(len(row) > len(heads) for row in rows):
+        heads.append("rounding floor, at most")
+        said += " ≈ not resolved: no larger than the rounding floor, which is how far rounding alone moves the numbers."
+    return table(said, heads, rows)
 
 
 def token_policy_table(known: Facts) -> Markup:

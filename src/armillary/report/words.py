@@ -81,6 +81,11 @@ class Facts:
         profile = self.reading.contrast(headline[0], self.reference, other, **where)
         return UNDEFINED_ENDS if profile is None else profile.at(layer)
 
+    def floor(self, headline: Headline, other: str, layer: int) -> float:
+        """How far rounding alone moves that difference; NaN where it was not measured."""
+        where = {"tap": "block", "tokens": DEFAULT_TOKENS, "preparation": headline[1]}
+        return self.reading.floor(headline[0], self.reference, other, layer, **where)
+
     def words(self, ends: tuple[float, float, float, int]) -> Markup:
         """A number with its interval."""
         return interval(ends, self.reading.level, self.documents)
@@ -135,6 +140,9 @@ def flags(facts: Facts) -> Markup:
             f"Only {facts.documents} documents: below {MINIMUM_MEMBERS} an interval may be far too wide or too narrow. "
             "Read the values, and take more documents for the intervals."
         )
+    found += [str(said) for key in ("permitted", "notes") for said in facts.decoder.get(key) or ()]
+    for condition, why in (facts.reading.provenance.get("rounding_not_measured") or {}).items():
+        found.append(f"No rounding floor was measured in the condition “{facts.reading.label(condition)}”: {why}.")
     skipped = facts.source.get("skipped") or []
     if skipped:
         names = "; ".join(f"{item.get('title')} ({item.get('reason')})" for item in skipped[:LISTED])

@@ -54,10 +54,11 @@ class TapBatch:
         row: Index of the layer in the arrays.
         before: The stream at the tap before, None at the embedding, `documents tokens dim`.
         residual: The stream, same shape.
-        read: What the next sublayer reads of it, same shape.
+        read: What the next sublayer reads of it, same shape; None where that is not known.
         norms: Row norms of the stream, `documents tokens`.
         calibration: What was estimated on other documents.
         plan: The laboratory's further choices.
+        resolution: eps of the type that definitions refer to; that of the states if None.
     """
 
     def __init__(
@@ -67,18 +68,19 @@ class TapBatch:
         row: int,
         before: Tensor | None,
         residual: Tensor,
-        read: Tensor,
+        read: Tensor | None,
         norms: Tensor,
         calibration: Calibration | None,
         plan: Plan,
+        resolution: float | None = None,
     ) -> None:
         self.tap, self.row = tap, row
         self.before = None if before is None else before.cpu()
         self.residual = residual.cpu()
         self.massive = massive_tokens(norms, ratio=plan.massive_ratio)
         accumulate = torch.float64 if tap.place == "block" else None
-        self._stream = Cloud(self.residual, accumulate=accumulate, calibration=calibration)
-        self._read = Cloud(read.cpu())
+        self._stream = Cloud(self.residual, accumulate=accumulate, calibration=calibration, resolution=resolution)
+        self._read = None if read is None else Cloud(read.cpu(), resolution=resolution)
 
     @cached_property
     def stream(self) -> TokenSets:
@@ -86,11 +88,11 @@ class TapBatch:
         return TokenSets.of(self._stream, self.massive)
 
     @cached_property
-    def read(self) -> TokenSets:
-        """What the next sublayer reads, in its token sets."""
-        return TokenSets.of(self._read, self.massive)
+    def read(self) -> TokenSets | None:
+        """What the next sublayer reads, in its token sets; None where that is not known."""
+        return None if self._read is None else TokenSets.of(self._read, self.massive)
 
     def forget(self) -> None:
         """Give the memory of everything derived from this batch back at once."""
-        for cloud in (*self.stream, *self.read):
+        for cloud in (*self.stream, *(self.read or ())):
             cloud.forget()

@@ -13,7 +13,7 @@ import torch
 from armillary.journal import IDS, SECONDS
 from armillary.models.capture import stream
 from armillary.shapes import TokenIds
-from armillary.studies.collector import Setting
+from armillary.studies.collector import Collector, Setting
 from armillary.studies.collectors import COLLECTORS
 from armillary.studies.reader import TapReader
 
@@ -51,11 +51,12 @@ class Bench:
 
     Args:
         setting: Axes, decoder, condition, calibration.
+        kinds: Which collectors; those that belong in this condition.
     """
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, kinds: Sequence[type[Collector]] = COLLECTORS) -> None:
         self.setting = setting
-        self.collectors = tuple(kind(setting) for kind in COLLECTORS if kind.belongs(setting))
+        self.collectors = tuple(kind(setting) for kind in kinds if kind.belongs(setting))
 
     def measure(self, ids: TokenIds, titles: Sequence[str]) -> Arrays:
         """One pass over the documents of a chunk.

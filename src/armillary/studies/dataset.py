@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from armillary.observables.declaration import Preparation
 from armillary.observables.rank import isotropic_participation_rank, rank_ceiling
 from armillary.sphere import uniform
 from armillary.studies.axes import with_words
-from armillary.studies.collector import Declared
+from armillary.studies.collector import Collector, Declared
 from armillary.studies.collectors import COLLECTORS
 from armillary.studies.layout import Layout
 
@@ -24,11 +25,12 @@ __all__ = ["declared", "frame"]
 _DRAWS = 4
 
 
-def frame(layout: Layout) -> xarray.Dataset:
+def frame(layout: Layout, kinds: Sequence[type[Collector]] = COLLECTORS) -> xarray.Dataset:
     """The labels of all axes, and what does not come from documents: references and attributes.
 
     Args:
         layout: Axes and conventions.
+        kinds: What will be collected.
 
     Returns:
         The dataset into which the numbers of chunks are put; its layout is described in docs/architecture.md.
@@ -36,16 +38,16 @@ def frame(layout: Layout) -> xarray.Dataset:
     import xarray as xr
 
     isotropic, references = _isotropic(layout)
-    labels = layout.coordinates | dict(declared(layout).coordinates) | {"isotropic_measurement": isotropic}
+    labels = layout.coordinates | dict(declared(layout, kinds).coordinates) | {"isotropic_measurement": isotropic}
     attrs = {"layers": layout.depth, "width": layout.width, "tokens_per_document": layout.tokens}
     return with_words(xr.Dataset(references | _references(layout), coords=labels, attrs=attrs))
 
 
-def declared(layout: Layout) -> Declared:
+def declared(layout: Layout, kinds: Sequence[type[Collector]] = COLLECTORS) -> Declared:
     """What all collectors contribute."""
     variables: dict[str, Variable] = {}
     coordinates: dict[str, Any] = {}
-    for kind in COLLECTORS:
+    for kind in kinds:
         one = kind.declared(layout)
         variables |= one.variables
         coordinates |= one.coordinates

@@ -12,7 +12,10 @@ from armillary.observables.between import BetweenMeasurement
 from armillary.observables.declaration import Measurement
 from armillary.studies.plan import TAPS, TOKEN_SETS, Plan
 
-__all__ = ["Layout"]
+__all__ = ["UNKNOWN", "Layout"]
+
+UNKNOWN = "unknown"
+"""The wiring of a decoder that is not at hand: of its stream there is what was captured after every block."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class Layout:
     @property
     def taps(self) -> tuple[str, ...]:
         """Those of the axis `tap` that the decoder has; numbers at the others are not measured."""
+        if self.residual == UNKNOWN:
+            return TAPS[:1]
         return tuple(tap for tap in TAPS if self.residual == "sequential" or not tap.startswith("mid"))
 
     @property

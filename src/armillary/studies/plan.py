@@ -121,6 +121,7 @@ class Plan:
         attention: Which numbers of attention maps are taken of every head, by name; none needs no eager pass.
         followed: The grouping whose groups are followed from layer to layer, of centered, normalized rows.
         majority: When groups of neighboring layers are linked.
+        rounding_documents: How many documents pass once more in the next wider type, for the rounding floor; 0: none.
 
     Raises:
         ArgumentError: If there is no number of attention of such a name, or one comes twice.
@@ -135,6 +136,7 @@ class Plan:
     attention: tuple[str, ...] = field(default_factory=lambda: tuple(map_numbers()))
     followed: Grouping = GROUPS
     majority: Majority = MAJORITY
+    rounding_documents: int = 2
 
     def __post_init__(self) -> None:
         known = map_numbers()

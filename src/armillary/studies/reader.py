@@ -28,7 +28,7 @@ class TapReader:
         self._setting, self._collectors, self._titles = setting, tuple(collectors), titles
         self._before: Tensor | None = None
 
-    def __call__(self, tap: Tap, residual: Tensor, read: Tensor) -> None:
+    def __call__(self, tap: Tap, residual: Tensor, read: Tensor | None) -> None:
         """Reduce the states at one tap.
 
         Raises:
@@ -52,6 +52,7 @@ class TapReader:
             norms=norms,
             calibration=setting.calibrations.get(tap.layer),
             plan=setting.layout.plan,
+            resolution=setting.layout.resolution,
         )
         for collector in self._collectors:
             collector.add(batch)

@@ -12,13 +12,23 @@ import torch
 
 from armillary import storage, unfinished
 from armillary.errors import CheckMissed
-from armillary.journal import IDS, UNFINISHED, Beginning, Journal, calibration_unit, chunk_unit, proof_unit
+from armillary.journal import (
+    IDS,
+    UNFINISHED,
+    Beginning,
+    Journal,
+    calibration_unit,
+    chunk_unit,
+    proof_unit,
+    rounding_unit,
+)
 from armillary.models.contract import prove, require
 from armillary.models.documents import ids_hash
 from armillary.studies.backend import Backend
 from armillary.studies.chunk import Chunk
 from armillary.studies.dataset import declared, frame
 from armillary.studies.origin import origin, processor, versions
+from armillary.studies.rounding import rounding_words
 from armillary.studies.station import Errand, Finished, Task
 
 if TYPE_CHECKING:
@@ -58,7 +68,10 @@ def carry_out(
         identity(study),
         lambda: Beginning(
             study.choices(),
-            origin(study.decoder, study.documents, promises=promises, calibration=study.calibration),
+            {
+                **origin(study.decoder, study.documents, promises=promises, calibration=study.calibration),
+                "rounding": rounding_words(study.decoder, study.plan.rounding_documents),
+            },
             frame(study.layout),
             declared(study.layout).variables,
         ),
@@ -179,6 +192,8 @@ class _Run:
         expected = self.ids[task.start : task.start + len(fed)]
         if not torch.equal(fed, expected):
             raise _other_ids(ids_hash(expected), ids_hash(fed), found.proof["name"])
+        if found.rounding is not None:  # first, so that where the chunk is there, so are the floors
+            self.journal.put(rounding_unit(task.place), found.rounding)
         self.journal.put(chunk_unit(task.place, task.start), found.arrays)
         self.tell(label, len(fed))
 

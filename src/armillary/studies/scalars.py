@@ -64,7 +64,8 @@ class Scalars(Collector):
         place = batch.tap.place
         measured = self.measurements if place == "block" else self.light
         self._fill(place, (*measured, *_OF_EACH_SET), batch.stream, batch)
-        self._fill(f"{place}_read", self.light, batch.read, batch)
+        if batch.read is not None:
+            self._fill(f"{place}_read", self.light, batch.read, batch)
         at = TAPS.index(place)
         first = self.arrays[_OF_ALL_TOKENS.name][:, at, batch.row, 0, self._at(_OF_ALL_TOKENS)]
         first[:] = _OF_ALL_TOKENS.of(batch.stream.shared[0]).numpy()

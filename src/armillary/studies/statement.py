@@ -13,7 +13,7 @@ from armillary.studies.collector import Collector, Declared, Setting, Variable
 from armillary.studies.layout import Layout
 from armillary.studies.plan import statement_layers
 
-__all__ = ["Statement", "transformations"]
+__all__ = ["Statement", "seeded", "transformations"]
 
 
 class Statement(Collector):
@@ -41,7 +41,7 @@ class Statement(Collector):
         return Declared(
             {"statement_value": Variable(dims, attrs)},
             {
-                "transformation": ["none", *(str(one) for one in (*_seeded(layout), gain))],
+                "transformation": ["none", *(str(one) for one in (*seeded(layout), gain))],
                 "statement_layer": np.asarray(statement_layers(layout.layers)),
                 "statement_measurement": [str(one) for one in layout.measurements],
             },
@@ -77,10 +77,11 @@ def transformations(decoder: Decoder, layout: Layout) -> dict[int, tuple[Transfo
         decoder: Whose norms' gains are taken: the decoder of the condition that carries the statement.
         layout: Layers, seed, condition number.
     """
-    return {layer: (*_seeded(layout), *_gain(decoder, layer)) for layer in statement_layers(layout.layers)}
+    return {layer: (*seeded(layout), *_gain(decoder, layer)) for layer in statement_layers(layout.layers)}
 
 
-def _seeded(layout: Layout) -> tuple[Transformation, ...]:
+def seeded(layout: Layout) -> tuple[Transformation, ...]:
+    """The maps that need no decoder: orthogonal and general linear."""
     return (Orthogonal(layout.seed), GeneralLinear(layout.plan.condition_number, layout.seed))
 
 

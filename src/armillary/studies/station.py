@@ -14,11 +14,12 @@ from threadpoolctl import threadpool_limits
 
 from armillary import storage
 from armillary.errors import CheckMissed
-from armillary.journal import SECONDS
+from armillary.journal import REASON, SECONDS
 from armillary.models.anatomy import weight_hash
 from armillary.models.conditions import Condition
 from armillary.models.decoder import Decoder
 from armillary.models.documents import Documents
+from armillary.models.widened import wider_type
 from armillary.shapes import TokenIds
 from armillary.studies.calibration import as_arrays, as_calibrations
 from armillary.studies.chunk import Arrays, Bench
@@ -26,6 +27,7 @@ from armillary.studies.collector import Setting
 from armillary.studies.layout import Layout
 from armillary.studies.origin import processor
 from armillary.studies.passes import calibrate
+from armillary.studies.rounding import rounding
 
 __all__ = ["Errand", "Finished", "Station", "Task"]
 
@@ -76,10 +78,11 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Finished:
-    """What a task left: the proof of its condition, and the arrays."""
+    """What a task left: the proof of its condition, and the arrays; of a first chunk also the rounding floors."""
 
     proof: Mapping[str, Any]
     arrays: Arrays
+    rounding: Arrays | None = None
 
 
 class Station:
@@ -126,7 +129,7 @@ class Station:
         with threads(self.errand.threads):
             self._enter(task.place)
             arrays = self._calibrated() if task.ids is None else self._measured(task, task.ids)
-            return Finished(self._proof, arrays)
+            return Finished(self._proof, arrays, self._rounding(task, arrays) if task.start == 0 else None)
 
     def close(self) -> None:
         """Take the condition off again; its weights are proved to be back."""
@@ -162,6 +165,16 @@ class Station:
             found = as_calibrations(task.calibration) if task.calibration else {}
             self._bench = Bench(Setting(self.errand.layout, self._applied, self._proof["name"], found))
         return self._bench.measure(ids, task.titles)
+
+    def _rounding(self, task: Task, arrays: Arrays) -> Arrays | None:
+        """What rounding alone does to the first documents; or why the wider type cannot be computed in."""
+        count = self.errand.layout.plan.rounding_documents
+        if count < 1 or task.ids is None or self._bench is None or wider_type(self._applied) is None:
+            return None
+        try:
+            return rounding(self._bench.setting, task.ids[:count], tuple(task.titles[:count]), arrays)
+        except RuntimeError as trouble:  # an operation that knows no wider type, or no memory for it
+            return {REASON: np.asarray(f"{type(trouble).__name__}: {str(trouble).strip().splitlines()[0][:200]}")}
 
 
 @contextmanager
