@@ -174,6 +174,8 @@ _PUBLIC = {
     "default_measurements": "armillary.studies.plan",
     "Backend": "armillary.studies.backend",
     "Laboratory": "armillary.studies.laboratory",
+    "CapturedStates": "armillary.studies.captured",
+    "States": "armillary.models.states",
     "ArmillaryError": "armillary.errors",
     "ArgumentError": "armillary.errors",
     "UnsoundError": "armillary.errors",
@@ -271,6 +273,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.models.families import Family as Family
     from armillary.models.padding import capture_padded as capture_padded
     from armillary.models.start_token import StartTokenWarning as StartTokenWarning
+    from armillary.models.states import States as States
     from armillary.observables.alignment import exponential_overlap as exponential_overlap
     from armillary.observables.alignment import mean_direction as mean_direction
     from armillary.observables.alignment import mean_overlap as mean_overlap
@@ -355,6 +358,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.shapes import Spectrum as Spectrum
     from armillary.shapes import Value as Value
     from armillary.studies.backend import Backend as Backend
+    from armillary.studies.captured import CapturedStates as CapturedStates
     from armillary.studies.laboratory import Laboratory as Laboratory
     from armillary.studies.plan import Plan as Plan
     from armillary.studies.plan import default_measurements as default_measurements
