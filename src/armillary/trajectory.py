@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from armillary.errors import ArgumentError
@@ -115,7 +116,7 @@ class Trajectory:
         states: `*batch times tokens dim`.
         at: The times, or layers.
         axis: "time" or "depth".
-        statuses: For each system, in words, how it ended: never "converged" for a plateau.
+        ending: Gives, for a system by number, how it ended in words: never "converged" for a plateau.
         steps: Accepted steps of each system.
         rejected: Rejected steps of each system.
         evaluations: Evaluations of the velocity, for each system.
@@ -126,12 +127,17 @@ class Trajectory:
     states: Tensor
     at: tuple[float, ...]
     axis: Literal["depth", "time"]
-    statuses: tuple[str, ...]
+    ending: Callable[[int], str]
     steps: tuple[int, ...]
     rejected: tuple[int, ...]
     evaluations: tuple[int, ...]
     mergers: tuple[Any, ...] = ()
     engine: str = "general"
+
+    @cached_property
+    def statuses(self) -> tuple[str, ...]:
+        """How each system ended, in words; found when it is first asked for."""
+        return tuple(self.ending(system) for system in range(len(self.steps)))
 
     @property
     def status(self) -> str:

@@ -98,14 +98,15 @@ def flow(
             f"Take a "
             "smaller step, or a field whose velocity stays finite."
         )
-    status = tuple(
-        _sentence(field, states[k, -1], progress, k, until, integrator, remarks[k]) for k in range(len(first))
-    )
+
+    def ending(system: int) -> str:
+        return _sentence(field, states[system, -1], progress, system, until, integrator, remarks[system])
+
     return Trajectory(
         states=states.reshape(*batch, len(times), tokens, dim),
         at=tuple(times),
         axis="time" if not isinstance(integrator, ResidualLayer) else "depth",
-        statuses=status,
+        ending=ending,
         steps=tuple(progress.steps.tolist()),
         rejected=tuple(progress.rejected.tolist()),
         evaluations=tuple(progress.evaluations.tolist()),

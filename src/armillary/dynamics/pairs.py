@@ -106,8 +106,7 @@ def _exponentials(arguments, rounded, bits, scale, found, count):  # type: ignor
     for j in range(count):
         k = rounded[j] - _MAGIC
         r = (arguments[j] - k * _LN2_HIGH) - k * _LN2_LOW
-        p = 1.6059043836821613e-10
-        p = p * r + 2.08767569878681e-09
+        p = 2.08767569878681e-09
         p = p * r + 2.505210838544172e-08
         p = p * r + 2.755731922398589e-07
         p = p * r + 2.7557319223985893e-06
