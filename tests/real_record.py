@@ -16,7 +16,7 @@ from armillary.observables.clustering import cluster_count
 from armillary.observables.distances import ChordalDistance
 from armillary.observables.grouping import Connected, Grouping
 from armillary.observables.rank import participation_rank
-from armillary.record import Record
+from armillary.records.record import Record
 from armillary.studies.laboratory import Laboratory
 from tiny import tiny_decoder, tiny_ids
 

@@ -849,6 +849,6 @@ def sample_provenance() -> dict[str, Any]:
 
 def sample_record(path: str | Path) -> Path:
     """Write the record into the new folder `path`; returns the folder."""
-    from armillary.record import Record
+    from armillary.records.record import Record
 
     return Record.write(path, sample_study(), sample_provenance(), sample_dataset()).path

@@ -20,7 +20,7 @@ from armillary.observables.distances import AngularDistance
 from armillary.observables.group_history import EVENTS, Majority, followed_groups
 from armillary.observables.grouping import HDBSCAN, Grouping
 from armillary.observables.rank import participation_rank
-from armillary.record import Record
+from armillary.records.record import Record
 from armillary.studies.collector import Setting
 from armillary.studies.collectors import COLLECTORS
 from armillary.studies.laboratory import Laboratory

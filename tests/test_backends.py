@@ -24,7 +24,7 @@ from armillary.models.documents import Documents
 from armillary.observables.alignment import mean_overlap, smallest_overlap
 from armillary.observables.declaration import Observable
 from armillary.observables.rank import participation_rank
-from armillary.record import Record
+from armillary.records.record import Record
 from armillary.studies import backend, run, station
 from armillary.studies.backend import Backend
 from armillary.studies.laboratory import Laboratory

@@ -14,7 +14,7 @@ from armillary.figures import Reading, drawings
 from armillary.figures.beside import DEPTH_SHARE, Pair
 from armillary.figures.overlaid import Differences, differences_drawing, overlaid
 from armillary.figures.printed import print_drawing
-from armillary.record import Record
+from armillary.records.record import Record
 from armillary.report import write_comparison
 from armillary.report.beside import pair_names
 from sample_record import BLOCKS, CONDITIONS, DOCUMENTS, sample_dataset, sample_provenance, sample_study

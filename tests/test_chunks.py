@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from armillary.journal import IDS, SECONDS
 from armillary.models.conditions import Ablated, Trained
 from armillary.models.documents import Documents
+from armillary.records.journal import IDS, SECONDS
 from armillary.studies import chunk, dataset
 from armillary.studies.chunk import Chunk, partition
 from armillary.studies.collector import Collector, Declared, Setting, Variable

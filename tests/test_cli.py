@@ -27,9 +27,9 @@ from armillary import cli
 from armillary.cli.export import Format
 from armillary.errors import ArgumentError
 from armillary.estimates import MINIMUM_MEMBERS
-from armillary.exports import FORMATS, read_table
 from armillary.models.conditions import parse_condition
-from armillary.record import Record
+from armillary.records.exports import FORMATS, read_table
+from armillary.records.record import Record
 from armillary.report import write_comparison
 from armillary.studies.presets import PRESETS
 from sample_record import sample_record

@@ -10,7 +10,7 @@ import pytest
 
 from armillary.errors import ArgumentError, UnsoundError
 from armillary.estimates import UNPAIRED_TOKENS
-from armillary.record import Record
+from armillary.records.record import Record
 from sample_record import BLOCKS, DOCUMENTS, sample_dataset, sample_provenance, sample_study
 
 STUDY = {**sample_study(), "resamples": 200}

@@ -12,11 +12,11 @@ import pyarrow.parquet
 import pytest
 import xarray as xr
 
-from armillary import exports
 from armillary.errors import ArgumentError
-from armillary.exports import FORMATS, read_arrays, read_table, write_arrays, write_table
-from armillary.record import Record
-from armillary.storage import measurements_hash
+from armillary.records import exports
+from armillary.records.exports import FORMATS, read_arrays, read_table, write_arrays, write_table
+from armillary.records.record import Record
+from armillary.records.storage import measurements_hash
 from sample_record import DOCUMENTS, sample_dataset, sample_provenance, sample_record, sample_study
 
 TABLES = ("parquet", "csv", "json")

@@ -32,7 +32,7 @@ from armillary.figures import registry as figure_registry
 from armillary.figures.corpus import across_documents
 from armillary.figures.palette import condition_style
 from armillary.figures.picture import write_picture
-from armillary.record import Record
+from armillary.records.record import Record
 from armillary.terms import condition_label, measurement_name, measurement_words, preparation_words
 from real_record import KINDS, real_record
 
@@ -547,7 +547,7 @@ def test_dollar_signs_in_names_are_no_mathematics(record, tmp_path):
 
 def test_drawing_needs_no_model_library(record):
     code = (
-        "import sys, pathlib; from armillary.record import Record; from armillary.figures import write_figures; from armillary.report import write_report;"
+        "import sys, pathlib; from armillary.records.record import Record; from armillary.figures import write_figures; from armillary.report import write_report;"
         f"r = Record.open({str(record.path)!r}); write_report(r, {str(record.path.parent / 'r.html')!r}); write_figures(r, {str(record.path.parent / 'f')!r}, ('svg',));"
         "print([n for n in ('torch', 'transformers', 'armillary.models', 'armillary.observables') if n in sys.modules])"
     )

@@ -10,8 +10,8 @@ import pytest
 from armillary.errors import UnsoundError
 from armillary.estimates import Estimate
 from armillary.figures import Reading
-from armillary.headlines import HeadlineTable, shown_layers
-from armillary.record import Record
+from armillary.records.headlines import HeadlineTable, shown_layers
+from armillary.records.record import Record
 from armillary.report.words import Facts, methods
 from sample_record import CONDITIONS, DOCUMENTS, sample_dataset, sample_provenance, sample_record, sample_study
 

@@ -16,13 +16,13 @@ import pytest
 import torch
 import xarray as xr
 
-from armillary import journal
 from armillary.errors import ArgumentError, DiskError
 from armillary.models.conditions import Ablated, Trained
 from armillary.models.documents import Documents
 from armillary.observables.alignment import mean_overlap
 from armillary.observables.rank import participation_rank
-from armillary.record import Record
+from armillary.records import journal
+from armillary.records.record import Record
 from armillary.studies import chunk, run
 from armillary.studies.laboratory import Laboratory
 from tiny import tiny_decoder, tiny_ids

@@ -20,7 +20,7 @@ from armillary.observables.clustering import cluster_count
 from armillary.observables.distances import AngularDistance
 from armillary.observables.grouping import Connected, Grouping
 from armillary.observables.rank import participation_rank
-from armillary.record import Record
+from armillary.records.record import Record
 from armillary.studies.laboratory import Laboratory
 from armillary.studies.plan import Plan, default_measurements, position_bands, statement_layers
 from real_record import real_record

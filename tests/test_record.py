@@ -12,7 +12,7 @@ import xarray as xr
 
 from armillary.errors import ArgumentError, UnsoundError
 from armillary.estimates import contrast
-from armillary.record import FORMAT, Record
+from armillary.records.record import FORMAT, Record
 from sample_record import (
     BLOCKS,
     CONDITIONS,

@@ -17,7 +17,7 @@ import pytest
 import sample_record
 from armillary.estimates import MINIMUM_MEMBERS
 from armillary.figures import Reading, drawings
-from armillary.record import Record
+from armillary.records.record import Record
 from armillary.report import write_report
 from armillary.report.basis import ROUNDING, changes, floor
 from armillary.report.explored import embedded_json, explored

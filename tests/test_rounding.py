@@ -10,13 +10,13 @@ import pytest
 import torch
 
 import armillary as am
-from armillary.assembly import Variable
-from armillary.floors import floor_name, floors, is_floor, moved
-from armillary.journal import Journal, partial_of, rounding_unit
 from armillary.models.conditions import Ablated, Trained
 from armillary.models.decoder import decoder_from_model
 from armillary.models.documents import Documents
-from armillary.record import Record
+from armillary.records.assembly import Variable
+from armillary.records.floors import floor_name, floors, is_floor, moved
+from armillary.records.journal import Journal, partial_of, rounding_unit
+from armillary.records.record import Record
 from armillary.studies.laboratory import Laboratory
 from armillary.studies.plan import Plan
 from tiny import tiny_ids, tiny_model

@@ -16,7 +16,7 @@ from armillary.models.capture import capture
 from armillary.models.conditions import Trained
 from armillary.models.documents import Documents
 from armillary.models.states import AXES, States
-from armillary.record import Record
+from armillary.records.record import Record
 from armillary.report import write_report
 from armillary.studies.captured import CapturedStates
 from armillary.studies.laboratory import Laboratory

@@ -167,9 +167,9 @@ _PUBLIC = {
     "estimate": "armillary.estimates",
     "contrast": "armillary.estimates",
     "intervals": "armillary.estimates",
-    "Record": "armillary.record",
-    "read_table": "armillary.exports",
-    "read_arrays": "armillary.exports",
+    "Record": "armillary.records.record",
+    "read_table": "armillary.records.exports",
+    "read_arrays": "armillary.records.exports",
     "Plan": "armillary.studies.plan",
     "default_measurements": "armillary.studies.plan",
     "Backend": "armillary.studies.backend",
@@ -244,8 +244,6 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.estimates import contrast as contrast
     from armillary.estimates import estimate as estimate
     from armillary.estimates import intervals as intervals
-    from armillary.exports import read_arrays as read_arrays
-    from armillary.exports import read_table as read_table
     from armillary.invariance import DiagonalGain as DiagonalGain
     from armillary.invariance import GeneralLinear as GeneralLinear
     from armillary.invariance import Orthogonal as Orthogonal
@@ -351,7 +349,9 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.observables.rank import squared_entropy_rank as squared_entropy_rank
     from armillary.observables.rank import stable_rank as stable_rank
     from armillary.observables.rank import variance_components as variance_components
-    from armillary.record import Record as Record
+    from armillary.records.exports import read_arrays as read_arrays
+    from armillary.records.exports import read_table as read_table
+    from armillary.records.record import Record as Record
     from armillary.shapes import Configuration as Configuration
     from armillary.shapes import Overlaps as Overlaps
     from armillary.shapes import Pairs as Pairs

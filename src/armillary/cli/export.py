@@ -46,7 +46,7 @@ def export(
     quiet: Quiet = False,
 ) -> None:
     """Write a record's numbers, with the conventions they need to be read, to one file that other programs read."""
-    from armillary.record import Record
+    from armillary.records.record import Record
 
     if format_ is None and out is None:
         raise ArgumentError("Argument `--format` must say what to write, but is missing. Write `--format csv`.")
@@ -70,7 +70,7 @@ def export(
 
 def _ending(target: Path, format_: Format | None) -> str:
     """The ending of a file that can be written, or a refusal in the words of the command line."""
-    from armillary.exports import FORMATS, require_new_file
+    from armillary.records.exports import FORMATS, require_new_file
 
     try:
         return require_new_file(target, *(FORMATS if format_ is None else (format_.value,))).suffix.removeprefix(".")

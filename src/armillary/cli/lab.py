@@ -17,7 +17,7 @@ from armillary.cli.study import laboratory, require_interval
 from armillary.studies.presets import DEFAULT_PRESET, PRESETS, Preset
 
 if TYPE_CHECKING:
-    from armillary.record import Record
+    from armillary.records.record import Record
     from armillary.studies.laboratory import Laboratory
 
 __all__ = ["lab"]
@@ -122,7 +122,7 @@ def lab(
     quiet: Quiet = False,
 ) -> None:
     """Measure a decoder layer by layer, trained, initial and ablated, on identical documents; write a record."""
-    from armillary.record import Record
+    from armillary.records.record import Record
     from armillary.studies.backend import Backend
 
     place = Backend(backend, workers, address)

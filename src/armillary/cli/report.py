@@ -13,7 +13,7 @@ from armillary.cli.options import Quiet
 from armillary.errors import ArgumentError, ArmillaryError
 
 if TYPE_CHECKING:
-    from armillary.record import Record
+    from armillary.records.record import Record
 
 __all__ = ["drawn", "report"]
 
@@ -29,7 +29,7 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Draw the page and the figures of a record again, or of two records side by side, without the model."""
-    from armillary.record import Record
+    from armillary.records.record import Record
 
     if len(records) > MOST:
         raise ArgumentError(

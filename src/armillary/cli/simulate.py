@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from armillary.dynamics.drifts import Drift
     from armillary.dynamics.heads import Heads
     from armillary.dynamics.normalization import VelocityField
-    from armillary.record import Record
+    from armillary.records.record import Record
 
 __all__ = ["simulate"]
 
@@ -62,7 +62,7 @@ def simulate(
     quiet: Quiet = False,
 ) -> None:
     """Move tokens on the sphere by a dynamics of your choice; leaves a record with its pictures."""
-    from armillary.record import Record
+    from armillary.records.record import Record
     from armillary.studies.simulation import Simulation
 
     Record.require_new(out)

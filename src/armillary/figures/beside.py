@@ -19,7 +19,7 @@ from armillary.figures.registry import drawings
 from armillary.terms import layer_words
 
 if TYPE_CHECKING:
-    from armillary.record import Record
+    from armillary.records.record import Record
 
 __all__ = ["DEPTH_SHARE", "Pair", "beside"]
 

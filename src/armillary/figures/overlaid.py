@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from armillary.contrasts import Side, differences
 from armillary.errors import ArgumentError
 from armillary.figures.beside import Pair
 from armillary.figures.depth import COUNTED
@@ -16,11 +15,12 @@ from armillary.figures.described import told
 from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Rule, View
 from armillary.figures.palette import SERIES
 from armillary.figures.reading import DEFAULT_TOKENS, Profile, curve_of
-from armillary.headlines import HEADLINES, Headline
+from armillary.records.contrasts import Side, differences
+from armillary.records.headlines import HEADLINES, Headline
 from armillary.terms import measurement_words, preparation_words
 
 if TYPE_CHECKING:
-    from armillary.record import Record
+    from armillary.records.record import Record
 
 __all__ = ["Differences", "differences_drawing", "headlines_of", "overlaid"]
 

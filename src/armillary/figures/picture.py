@@ -17,7 +17,7 @@ from armillary.figures.printed import FORMATS, print_drawing
 from armillary.figures.reading import Reading
 
 if TYPE_CHECKING:
-    from armillary.record import Record
+    from armillary.records.record import Record
 
 __all__ = ["picture", "write_picture"]
 
@@ -65,6 +65,6 @@ def write_picture(record: Record | Reading, path: str | Path) -> Path:
 
 
 if __name__ == "__main__":
-    from armillary.record import Record
+    from armillary.records.record import Record
 
     sys.stdout.write(f"{write_picture(Record.open(sys.argv[1]), sys.argv[2])}\n")

@@ -18,7 +18,7 @@ from armillary.figures.reading import Reading
 from armillary.figures.registry import drawings
 
 if TYPE_CHECKING:
-    from armillary.record import Record
+    from armillary.records.record import Record
 
 __all__ = ["FORMATS", "print_drawing", "write_figures"]
 

@@ -18,12 +18,12 @@ from armillary.errors import ArgumentError, UnsoundError
 from armillary.estimates import UNPAIRED_TOKENS, intervals
 from armillary.figures.drawing import Axis, Curve, Style
 from armillary.figures.palette import condition_style
-from armillary.floors import floor_name
-from armillary.methods import grouping_words
+from armillary.records.floors import floor_name
+from armillary.records.methods import grouping_words
 from armillary.terms import condition_label, measurement_name
 
 if TYPE_CHECKING:
-    from armillary.record import Record
+    from armillary.records.record import Record
 
 __all__ = ["DEFAULT_TOKENS", "Numbers", "Profile", "Reading", "curve_of"]
 

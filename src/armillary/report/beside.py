@@ -10,7 +10,7 @@ from armillary.figures.beside import Pair
 from armillary.figures.drawing import Drawing
 from armillary.figures.overlaid import Differences, differences_drawing, headlines_of, overlaid
 from armillary.figures.printed import FORMATS, print_drawing
-from armillary.headlines import Headline, shown_layers
+from armillary.records.headlines import Headline, shown_layers
 from armillary.report.limits import limits
 from armillary.report.markup import Markup, element, join, paragraph, table
 from armillary.report.page import figure_plan, interval_note
@@ -22,7 +22,7 @@ from armillary.report.words import Facts, courses, direction, flags, methods, op
 from armillary.terms import layer_words
 
 if TYPE_CHECKING:
-    from armillary.record import Record
+    from armillary.records.record import Record
 
 __all__ = ["pair_names", "write_comparison"]
 

@@ -28,7 +28,7 @@ from armillary.report.template import Section, assembled, laid_out, written
 from armillary.report.words import Facts, answer, flags, methods
 
 if TYPE_CHECKING:
-    from armillary.record import Record
+    from armillary.records.record import Record
 
 __all__ = ["figure_plan", "interval_note", "page", "write_report"]
 

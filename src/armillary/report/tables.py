@@ -7,8 +7,8 @@ from typing import Any
 
 from armillary.figures.choices import POLICY
 from armillary.figures.reading import DEFAULT_TOKENS
-from armillary.floors import resolved
-from armillary.headlines import Headline, shown_layers
+from armillary.records.floors import resolved
+from armillary.records.headlines import Headline, shown_layers
 from armillary.report.markup import NOT_MEASURED, Markup, counted, element, join, paragraph, ranges, table
 from armillary.report.words import UNDEFINED_ENDS, Facts, direction
 from armillary.terms import RANKS, TOKENS, isotropic_words, layer_words, measurement_words, preparation_words

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from armillary.contrasts import same_documents
 from armillary.figures.beside import Pair
 from armillary.figures.reading import Reading
+from armillary.records.contrasts import same_documents
 from armillary.report.markup import Markup, counted, element, join, listed, paragraph, table
 
 __all__ = ["unlike"]

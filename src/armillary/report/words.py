@@ -7,8 +7,8 @@ from typing import Any
 
 from armillary.estimates import MINIMUM_MEMBERS
 from armillary.figures.reading import DEFAULT_TOKENS, Profile, Reading
-from armillary.headlines import HEADLINES, OVERLAP, Headline, shown_layers
-from armillary.methods import methods_paragraph
+from armillary.records.headlines import HEADLINES, OVERLAP, Headline, shown_layers
+from armillary.records.methods import methods_paragraph
 from armillary.report.doubts import doubts
 from armillary.report.markup import NOT_MEASURED, Markup, counted, element, interval, join, paragraph
 from armillary.terms import layer_words, measurement_words, preparation_words

@@ -15,7 +15,6 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from armillary.assembly import Part, assembled
 from armillary.errors import UnsoundError
 from armillary.estimates import require_choices
 from armillary.models.anatomy import Decoder
@@ -24,7 +23,8 @@ from armillary.models.states import States
 from armillary.observables.between import BetweenMeasurement
 from armillary.observables.cloud import STEPS
 from armillary.observables.declaration import Measurement
-from armillary.record import Record
+from armillary.records.assembly import Part, assembled
+from armillary.records.record import Record
 from armillary.studies.between import Between
 from armillary.studies.collector import Collector, Declared, Setting
 from armillary.studies.dataset import declared, frame

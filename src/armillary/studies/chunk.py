@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from armillary.journal import IDS, SECONDS
 from armillary.models.capture import stream
+from armillary.records.journal import IDS, SECONDS
 from armillary.shapes import TokenIds
 from armillary.studies.collector import Collector, Setting
 from armillary.studies.collectors import COLLECTORS

@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from armillary.assembly import Variable
 from armillary.models.anatomy import Decoder
 from armillary.observables.cloud import Calibration
 from armillary.observables.declaration import Measurement
+from armillary.records.assembly import Variable
 from armillary.studies.batch import TapBatch
 from armillary.studies.layout import Layout
 

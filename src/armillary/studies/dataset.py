@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from armillary.assembly import Variable
 from armillary.observables.cloud import Cloud
 from armillary.observables.declaration import Preparation
 from armillary.observables.rank import isotropic_participation_rank, rank_ceiling
+from armillary.records.assembly import Variable
 from armillary.sphere import uniform
 from armillary.studies.axes import with_words
 from armillary.studies.collector import Collector, Declared

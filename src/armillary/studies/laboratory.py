@@ -14,14 +14,14 @@ import torch
 
 from armillary.errors import ArgumentError, UnsoundError
 from armillary.estimates import require_choices
-from armillary.journal import Journal
 from armillary.models.conditions import Condition
 from armillary.models.decoder import Decoder
 from armillary.models.documents import Documents
 from armillary.observables.between import BetweenMeasurement
 from armillary.observables.cloud import STEPS, Calibration
 from armillary.observables.declaration import Measurement
-from armillary.record import Record
+from armillary.records.journal import Journal
+from armillary.records.record import Record
 from armillary.studies.backend import Backend
 from armillary.studies.chunk import Bench, Chunk, partition
 from armillary.studies.collector import Setting

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from armillary.floors import judged, moved
 from armillary.models.anatomy import Decoder
 from armillary.models.widened import widened, wider_type
+from armillary.records.floors import judged, moved
 from armillary.shapes import TokenIds
 from armillary.studies.chunk import Bench
 from armillary.studies.collector import Setting

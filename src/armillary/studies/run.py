@@ -10,9 +10,11 @@ from uuid import uuid4
 import numpy as np
 import torch
 
-from armillary import storage, unfinished
 from armillary.errors import CheckMissed
-from armillary.journal import (
+from armillary.models.contract import prove, require
+from armillary.models.documents import ids_hash
+from armillary.records import storage, unfinished
+from armillary.records.journal import (
     IDS,
     UNFINISHED,
     Beginning,
@@ -22,8 +24,6 @@ from armillary.journal import (
     proof_unit,
     rounding_unit,
 )
-from armillary.models.contract import prove, require
-from armillary.models.documents import ids_hash
 from armillary.studies.backend import Backend
 from armillary.studies.chunk import Chunk
 from armillary.studies.dataset import declared, frame

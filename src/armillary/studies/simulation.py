@@ -34,7 +34,7 @@ from armillary.observables.declaration import Measurement
 from armillary.observables.distances import AngularDistance
 from armillary.observables.grouping import Connected, Grouping
 from armillary.observables.rank import participation_rank
-from armillary.record import Record
+from armillary.records.record import Record
 from armillary.trajectory import Trajectory
 
 if TYPE_CHECKING:

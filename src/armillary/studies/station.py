@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from armillary import storage
 from armillary.errors import CheckMissed
-from armillary.journal import REASON, SECONDS
 from armillary.models.anatomy import weight_hash
 from armillary.models.conditions import Condition
 from armillary.models.decoder import Decoder
 from armillary.models.documents import Documents
 from armillary.models.widened import wider_type
+from armillary.records import storage
+from armillary.records.journal import REASON, SECONDS
 from armillary.shapes import TokenIds
 from armillary.studies.calibration import as_arrays, as_calibrations
 from armillary.studies.chunk import Arrays, Bench

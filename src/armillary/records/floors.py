@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from armillary.assembly import Variable
+from armillary.records.assembly import Variable
 
 if TYPE_CHECKING:
     import pandas

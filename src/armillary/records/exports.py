@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from armillary.errors import ArgumentError
-from armillary.storage import plain
+from armillary.records.storage import plain
 
 if TYPE_CHECKING:
     import pandas

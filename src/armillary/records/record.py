@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from armillary import exports, storage, unfinished
-from armillary.combinations import combinations, the_only
-from armillary.contrasts import Side, differences
-from armillary.conventions import conventions, described
 from armillary.errors import ArgumentError
 from armillary.estimates import Estimate, Intervals, Sample, estimate, intervals
-from armillary.floors import floors, resolved
-from armillary.headlines import HeadlineTable, chosen, leading, tabled
-from armillary.journal import Journal, is_journal, partial_of
-from armillary.methods import methods_paragraph
-from armillary.storage import FORMAT
+from armillary.records import exports, storage, unfinished
+from armillary.records.combinations import combinations, the_only
+from armillary.records.contrasts import Side, differences
+from armillary.records.conventions import conventions, described
+from armillary.records.floors import floors, resolved
+from armillary.records.headlines import HeadlineTable, chosen, leading, tabled
+from armillary.records.journal import Journal, is_journal, partial_of
+from armillary.records.methods import methods_paragraph
+from armillary.records.storage import FORMAT
 from armillary.terms import condition_name
 
 if TYPE_CHECKING:

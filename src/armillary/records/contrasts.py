@@ -15,7 +15,7 @@ import numpy as np
 
 from armillary.errors import ArgumentError, UnsoundError
 from armillary.estimates import UNPAIRED_TOKENS
-from armillary.storage import plain
+from armillary.records.storage import plain
 
 if TYPE_CHECKING:
     import pandas

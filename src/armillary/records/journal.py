@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from armillary import storage
-from armillary.assembly import Variable
 from armillary.errors import ArgumentError, DiskError
+from armillary.records import storage
+from armillary.records.assembly import Variable
 
 if TYPE_CHECKING:
     import xarray

@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from armillary import storage
-from armillary.assembly import Part, Variable, assembled
-from armillary.floors import with_floors
-from armillary.journal import IDS, REASON, SECONDS, Journal, calibration_unit, chunk_unit, proof_unit, rounding_unit
+from armillary.records import storage
+from armillary.records.assembly import Part, Variable, assembled
+from armillary.records.floors import with_floors
+from armillary.records.journal import (
+    IDS,
+    REASON,
+    SECONDS,
+    Journal,
+    calibration_unit,
+    chunk_unit,
+    proof_unit,
+    rounding_unit,
+)
 
 if TYPE_CHECKING:
     import xarray

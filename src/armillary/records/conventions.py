@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from armillary.estimates import METHOD
-from armillary.storage import plain
+from armillary.records.storage import plain
 
 if TYPE_CHECKING:
     import pandas
