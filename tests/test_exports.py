@@ -199,9 +199,11 @@ def test_what_is_no_export_is_refused_in_one_sentence(tmp_path, ending):
         read(path)
 
 
-def test_a_table_of_differences_can_be_exported_too(record, tmp_path):
+@pytest.mark.parametrize("ending", ["parquet", "csv", "json"])
+def test_a_table_of_differences_can_be_exported_too_with_what_is_resolved(record, tmp_path, ending):
     frame = record.contrast("trained", "ablated-mlp")
-    back = read_table(write_table(frame, frame.attrs, tmp_path / "differences.parquet"))
+    frame["resolved"] = pd.array([True, False, None, *[True] * (len(frame) - 3)], dtype="boolean")
+    back = read_table(write_table(frame, frame.attrs, tmp_path / f"differences.{ending}"))
     pd.testing.assert_frame_equal(back.frame, frame, check_exact=True)
     assert back.conventions == frame.attrs
 

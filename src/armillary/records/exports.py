@@ -38,7 +38,7 @@ FORMATS = ("parquet", "csv", "npz", "json")
 _TABLES = ("parquet", "csv", "json")
 _KEY = b"armillary"
 _CONVENTIONS = "conventions"
-_KINDS = {"text": "str", "number": "float64", "count": "int64", "layer": "Int64"}
+_KINDS = {"text": "str", "number": "float64", "count": "int64", "layer": "Int64", "answer": "boolean"}
 
 
 class Table(NamedTuple):
@@ -269,6 +269,8 @@ def _kind(column: pandas.Series) -> str:
     import pandas as pd
 
     kinds = pd.api.types
+    if kinds.is_bool_dtype(column):
+        return "answer"
     if kinds.is_float_dtype(column):
         return "number"
     if kinds.is_integer_dtype(column):
@@ -321,9 +323,11 @@ def _from_csv(path: Path) -> tuple[pandas.DataFrame, dict[str, Any]]:
 
 
 def _numbers(column: Iterable[Any], kind: str) -> list[Any]:
-    """Cells of text or JSON as what their column holds; an empty one is undefined, or a layer that there is not."""
+    """Cells of text or JSON as what their column holds; an empty one is undefined, or not there."""
     if kind == "number":
         return [math.nan if cell in ("", None) else float(cell) for cell in column]
+    if kind == "answer":
+        return [None if cell in ("", None) else cell in (True, "True") for cell in column]
     return [cell if kind == "text" else None if cell in ("", None) else int(cell) for cell in column]
 
 
