@@ -432,6 +432,58 @@ def test_noise_alone_forgets_the_start_at_the_rate_of_brownian_motion_on_the_sph
     assert mean == pytest.approx(math.exp(-2 * 0.5 * 0.6), abs=3 * 0.6 / 4000**0.5)  # e^{-(d - 1) strength s}
 
 
+def test_points_nearly_equal_or_opposite_or_equal_do_no_harm() -> None:
+    base = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+    near = am.sphere.normalize(base[None] + torch.tensor([0.0, 1e-9, 0.0], dtype=torch.float64))[0]
+    rows = torch.stack([base, near, -base, base])
+    for engine in ("compiled", "general"):
+        field = am.on_sphere(ATTENTION(am.Softmax(5.0)))
+        run = am.flow(field, rows, until=30.0, integrator=am.Tsit5(rtol=1e-9), engine=engine, keep=31)
+        assert bool(torch.isfinite(run.states).all())
+        assert torch.equal(run.states[:, 0], run.states[:, 3])  # equal tokens stay equal
+        apart = (run.states[:, 0] - run.states[:, 1]).norm(dim=-1)
+        assert float(apart[-1]) < 1e-9 and float(apart.max()) < 2e-9
+
+
+def test_noise_has_weak_order_one_and_strong_order_a_half_or_better() -> None:
+    """Brownian paths on refined grids share their increments; the mean has a closed form."""
+    field, dim, until = am.on_sphere(am.Noise(0.5)), 3, 0.5
+    start = torch.zeros(20_000, dim, dtype=torch.float64)
+    start[:, 0] = 1.0
+    errors, steps = [], [0.25, 0.125, 0.0625]
+    for step in steps:
+        run = am.flow(field, start, until=until, integrator=am.StratonovichHeun(step=step, seed=0))
+        errors.append(abs(float(run.last[:, 0].mean()) - math.exp(-(dim - 1) * 0.5 * until)))
+    assert measured_order(errors, steps) > 0.7
+    kicks = torch.randn(64, 2000, dim, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    ends = [driven(field, start[:2000], kicks, until, 64 // 2**level) for level in range(4)]
+    strong = [float((end - ends[0]).norm(dim=-1).mean()) for end in ends[1:]]
+    assert measured_order(strong, [2.0, 4.0, 8.0]) > 0.45
+
+
+def driven(field: am.VelocityField, start: torch.Tensor, kicks: torch.Tensor, until: float, steps: int) -> torch.Tensor:
+    """Heun's method with the increments of a finer grid added up."""
+    x, noise = start, field.drift.noise
+    summed = kicks.reshape(steps, len(kicks) // steps, *kicks.shape[1:]).sum(1) * (noise * (until / len(kicks)) ** 0.5)
+    for kick in summed:
+        first = field.tangential(x, kick)
+        x = field.retracted(x + (first + field.tangential(x + first, kick)) / 2)
+    return x
+
+
+def test_without_noise_heuns_method_is_of_order_two() -> None:
+    field, start = am.on_sphere(ATTENTION(am.Softmax(3.0))), cloud()
+    exact = am.flow(field, start, until=2.0, integrator=am.Tsit5(rtol=1e-13)).last
+    steps = [0.1, 0.05, 0.025]
+    errors = [
+        float(
+            (am.flow(field, start, until=2.0, integrator=am.StratonovichHeun(step=h, seed=0)).last - exact).abs().max()
+        )
+        for h in steps
+    ]
+    assert measured_order(errors, steps) == pytest.approx(2, abs=0.25)
+
+
 # refusals ----------------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,156 @@
+"""The energy: value and rate where the proof holds, a refusal that names what is missing where it does not."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import armillary as am
+
+ATTENTION = am.AttentionDrift
+
+
+def cloud(tokens: int = 7, dim: int = 3, seed: int = 0) -> torch.Tensor:
+    return am.sphere.uniform(tokens=tokens, dim=dim, seed=seed)
+
+
+def tied(factor: float, dim: int = 3) -> am.Heads:
+    square = torch.randn(dim, dim, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    scores = (square + square.mT) / 2
+    return am.Heads.given(scores=scores, values=factor * scores)
+
+
+LICENSED = {
+    "post": am.on_sphere(ATTENTION(am.Softmax(3.0))),
+    "negative beta": am.on_sphere(ATTENTION(am.Softmax(-2.0))),
+    "uniform": am.on_sphere(ATTENTION(am.Uniform())),
+    "unnormalized": am.on_sphere(ATTENTION(am.Unnormalized(1.5))),
+    "shifted clock": am.on_sphere(ATTENTION(am.Unnormalized(1.5, clock="shifted"))),
+    "repulsive": am.on_sphere(-1.0 * ATTENTION(am.Softmax(2.0))),
+    "window on both sides": am.on_sphere(ATTENTION(am.Softmax(2.0), mask=am.Window(2, "both"))),
+    "tied matrices": am.on_sphere(ATTENTION(am.Softmax(1.0), heads=tied(0.7))),
+    "tied, repulsive": am.on_sphere(ATTENTION(am.Softmax(1.0), heads=tied(-0.7))),
+    "pre": am.pre_norm(ATTENTION(am.Softmax(2.0))),
+    "peri": am.peri_norm(ATTENTION(am.Softmax(2.0))),
+    "ngpt": am.ngpt(ATTENTION(am.Softmax(2.0)), alpha=0.5),
+    "sqrt depth": am.sqrt_depth(ATTENTION(am.Softmax(2.0))),
+    "turning together": am.on_sphere(
+        ATTENTION(am.Softmax(2.0)) + am.Frequencies(torch.tensor([[[0.0, -1, 0], [1, 0, 0], [0, 0, 0]]] * 7).double())
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LICENSED)
+def test_the_rate_is_the_slope_of_the_value_along_the_motion_and_has_the_promised_sign(name: str) -> None:
+    field, start, step = LICENSED[name], cloud(), 1e-4
+    energy = am.energy_of(field)
+    run = am.flow(field, start, until=2 * step, integrator=am.RK4(step=step / 2), keep=[0.0, step, 2 * step])
+    slope = float(energy.value(run.states[2]) - energy.value(run.states[0])) / (2 * step)
+    rate = float(energy.rate(run.states[1], time=step))
+    assert rate == pytest.approx(slope, rel=1e-5)
+    assert rate * energy.sign > 0
+    longer = am.flow(field, start, until=3.0, integrator=am.Tsit5(rtol=1e-10), keep=31)
+    changes = energy.sign * energy.value(longer.states).diff()
+    assert float(changes.min()) > -1e-8
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        (am.on_sphere(ATTENTION(am.Softmax(4.0), mask=am.Causal())), "no mask .the causal mask"),
+        (am.on_sphere(ATTENTION(am.Softmax(4.0), mask=am.Window(2, "back"))), "no mask .the window of 2 back"),
+        (am.on_sphere(ATTENTION(am.Hardmax(tie=1e-12))), "hardmax"),
+        (
+            am.on_sphere(ATTENTION(am.Softmax(1.0), heads=am.Heads.orthogonal(dim=3, seed=0))),
+            "W_Q.T W_K is not symmetric",
+        ),
+        (am.on_sphere(ATTENTION(am.Softmax(1.0), heads=am.Heads.goe(dim=3, seed=0))), "values equal keys"),
+        (
+            am.on_sphere(ATTENTION(am.Softmax(1.0), heads=am.Heads.gaussian(dim=3, heads=2, head_dim=2, seed=0))),
+            "one head",
+        ),
+        (am.on_sphere(ATTENTION(am.Softmax(1.0)) + am.MLPDrift(torch.relu)), "no MLP"),
+        (am.flat(ATTENTION(am.Softmax(1.0))), "unit vectors"),
+        (am.pre_norm(ATTENTION(am.Softmax(1.0)), read=am.RMSNorm()), "unit vectors"),
+        (am.on_sphere(ATTENTION(am.Softmax(1.0)) + am.Noise(0.1)), "no noise"),
+        (am.on_sphere(ATTENTION(am.Softmax(1.0)) + am.Injection(torch.eye(3, dtype=torch.float64))), "injected"),
+        (
+            am.on_sphere(ATTENTION(am.Softmax(1.0)) + am.Frequencies.on_circle(torch.tensor([0.0, 1.0]))),
+            "natural frequencies",
+        ),
+        (am.on_sphere(ATTENTION(am.Softmax(1.0), positions=am.RotaryPositions())), "depend on positions"),
+        (am.on_sphere(am.MLPDrift(torch.relu)), "there is no attention"),
+        (am.on_sphere(ATTENTION(am.Softmax(0.0))), "take Uniform"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_energy_without_its_ingredients_is_refused_and_the_absent_one_is_named(
+    field: am.VelocityField, words: str
+) -> None:
+    with pytest.raises(am.MissingIngredientError, match=words):
+        am.energy_of(field)
+
+
+def test_every_missing_ingredient_is_named_at_once() -> None:
+    field = am.flat(ATTENTION(am.Softmax(1.0), mask=am.Causal()) + am.MLPDrift(torch.relu))
+    with pytest.raises(am.MissingIngredientError, match="3 of its ingredients") as refused:
+        am.energy_of(field)
+    assert all(words in str(refused.value) for words in ("unit vectors", "no mask", "no MLP"))
+
+
+def test_the_remedy_for_beta_zero_has_an_energy() -> None:
+    rows = cloud()
+    value = am.energy_of(am.on_sphere(ATTENTION(am.Uniform()))).value(rows)
+    assert float(value) == pytest.approx(float((rows @ rows.mT).sum()) / 2)
+
+
+@pytest.mark.parametrize("beta", [1.0, 50.0, 800.0, 1e5, -800.0])
+def test_the_logarithm_of_the_energy_is_finite_at_any_beta(beta: float) -> None:
+    energy, rows = am.energy_of(am.on_sphere(ATTENTION(am.Softmax(beta)))), cloud()
+    scores = beta * (rows @ rows.mT)
+    expected = float(scores.max()) + math.log(float(torch.exp(scores - scores.max()).sum())) - math.log(2 * abs(beta))
+    assert float(energy.log_value(rows)) == pytest.approx(expected, rel=1e-12)
+    assert math.isinf(float(energy.value(rows))) == (expected > 700)
+
+
+def test_a_weighted_token_counts_as_many_in_the_energy() -> None:
+    rows = cloud(3)
+    energy = am.energy_of(am.on_sphere(ATTENTION(am.Softmax(2.0))))
+    repeated = torch.cat([rows, rows[:1], rows[:1]])
+    weights = torch.tensor([3.0, 1.0, 1.0], dtype=torch.float64)
+    assert float(energy.value(rows, weights)) == pytest.approx(float(energy.value(repeated)), rel=1e-13)
+    assert float(energy.rate(rows, weights)) == pytest.approx(float(energy.rate(repeated)), rel=1e-12)
+
+
+def test_grouped_heads_serve_the_queries_that_follow_each_other() -> None:
+    draw = torch.Generator().manual_seed(0)
+    query = torch.randn(4, 2, 3, generator=draw, dtype=torch.float64)
+    key, value = torch.randn(2, 2, 2, 3, generator=draw, dtype=torch.float64)
+    output = torch.randn(4, 3, 2, generator=draw, dtype=torch.float64)
+    grouped = am.Heads(query, key, value, output)
+    spelled = am.Heads(query, key.repeat_interleave(2, 0), value.repeat_interleave(2, 0), output)
+    rows = cloud()
+    one, other = (ATTENTION(am.Softmax(1.0), heads=heads)(rows) for heads in (grouped, spelled))
+    torch.testing.assert_close(one, other, atol=0, rtol=0)
+    with pytest.raises(am.ArgumentError, match="fit together"):
+        am.Heads(query, key[:, :, :2], value, output)
+    with pytest.raises(am.ArgumentError, match="axis of heads"):
+        am.Heads(query[0], key, value, output)
+
+
+def test_identity_heads_and_no_heads_are_the_same_drift() -> None:
+    rows = cloud()
+    for rule in (am.Softmax(2.0), am.Uniform(), am.Unnormalized(1.0)):
+        plain, given = ATTENTION(rule)(rows), ATTENTION(rule, heads=am.Heads.identity(3))(rows)
+        torch.testing.assert_close(given, plain, atol=1e-15, rtol=0)
+
+
+def test_rotary_scores_depend_on_the_distance_of_positions_only() -> None:
+    rows = torch.ones(9, 4, dtype=torch.float64) / 2
+    drift = ATTENTION(am.Softmax(1.0), positions=am.RotaryPositions())
+    scores = drift._scores(rows, None)
+    for gap in range(9):
+        assert float(scores.diagonal(gap).std(correction=0)) < 1e-14
+    assert float(scores.diagonal(3)[0]) != pytest.approx(1.0, abs=1e-3)

@@ -1,0 +1,125 @@
+"""The judges themselves: known values, limits, and agreement between laws that were derived apart."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from armillary.oracles import circle, layers, linear, meanfield, noise, overlap, sampling
+
+
+def test_the_closed_form_of_equiangular_tokens_is_the_tanh_law_for_two() -> None:
+    times = np.linspace(0, 3, 7)
+    assert overlap.equiangular_uniform(times, tokens=2, overlap=-0.4) == pytest.approx(
+        overlap.two_tokens(times, overlap=-0.4), abs=1e-14
+    )
+
+
+def test_the_equation_at_a_small_beta_tends_to_the_closed_form() -> None:
+    times = [0.0, 0.5, 1.0, 2.0]
+    near = overlap.equiangular(times, tokens=8, overlap=0.1, beta=1e-9)
+    assert near == pytest.approx(overlap.equiangular_uniform(times, tokens=8, overlap=0.1), abs=1e-8)
+
+
+def test_two_equal_clusters_obey_the_law_of_two_tokens() -> None:
+    rates = [(overlap.two_clusters_rate(c, beta=7.0, weights=(3.0, 3.0)), c) for c in (-0.5, 0.0, 0.9)]
+    assert all(rate == pytest.approx(overlap.two_tokens_rate(c, beta=7.0), rel=1e-13) for rate, c in rates)
+
+
+@pytest.mark.parametrize(
+    ("beta", "time"),
+    [(0.0, 5.186), (1.0, 5.270), (2.0, 5.458), (4.0, 6.954), (6.0, 15.995), (8.0, 73.446), (9.0, 178.73)],
+)
+def test_the_consensus_boundary_of_thirty_two_tokens(beta: float, time: float) -> None:
+    assert overlap.merge_time(tokens=32, beta=beta, stop=1 - 1e-3) == pytest.approx(time, abs=0.006)
+
+
+def test_residual_layers_near_consensus_contract_by_the_square_of_one_plus_the_step() -> None:
+    found = 1 - overlap.residual_layers(tokens=5, beta=2.0, step=1.0, layers=2, overlap=1 - 1e-9)
+    assert found[1] / found[0] == pytest.approx(0.25, rel=1e-4)
+
+
+def test_the_layer_map_tends_to_the_flow_as_the_step_shrinks() -> None:
+    small = overlap.residual_layers(tokens=8, beta=2.0, step=1e-4, layers=10_000)[-1]
+    assert small == pytest.approx(overlap.equiangular([1.0], tokens=8, overlap=0.0, beta=2.0)[0], abs=1e-4)
+
+
+def test_growth_rates_of_the_circle_agree_with_those_of_any_dimension() -> None:
+    for beta in (0.5, 5.0, 80.0):
+        general = [linear.harmonic_rate(k, dim=2, beta=beta) for k in range(1, 7)]
+        assert general == pytest.approx(linear.circle_rates(beta, largest=6), rel=1e-11)
+    assert linear.circle_rates(5.0, largest=6) == pytest.approx(
+        [0.178677, 0.514117, 0.682678, 0.600089, 0.396106, 0.209416], abs=1e-6
+    )
+
+
+def test_direct_consensus_is_the_fastest_mode_below_about_two_thirds_of_the_dimension() -> None:
+    known = {2: 1.044, 3: 1.816, 4: 2.529, 8: 5.251, 16: 10.61, 32: 21.28, 128: 85.29, 768: 511.96}
+    for dim, beta in known.items():
+        threshold = linear.direct_consensus_threshold(dim)
+        assert threshold == pytest.approx(beta, rel=1e-3)
+        assert linear.fastest_harmonic(dim=dim, beta=0.98 * threshold, largest=6) == 1
+        assert linear.fastest_harmonic(dim=dim, beta=1.02 * threshold, largest=6) == 2
+
+
+def test_the_fastest_mode_on_the_circle_is_about_the_root_of_twice_beta() -> None:
+    assert [linear.fastest_harmonic(dim=2, beta=beta) for beta in (5.0, 25.0, 50.0, 200.0, 1000.0)] == [
+        3,
+        7,
+        10,
+        20,
+        45,
+    ]
+
+
+def test_the_transition_is_continuous_up_to_the_known_beta_and_sets_in_at_twice_the_coupling() -> None:
+    known = {2: 2.44692, 3: 1.81615, 4: 1.57526, 8: 1.26655, 32: 1.06348}
+    assert [noise.continuous_up_to(dim) for dim in known] == pytest.approx(list(known.values()), abs=1e-5)
+    assert noise.linear_threshold(1.0, dim=2) == pytest.approx(1.7694, abs=1e-4)
+
+
+@pytest.mark.parametrize("dim", [3, 8])
+def test_the_zonal_solver_grows_harmonics_at_their_linear_rates_and_keeps_mass(dim: int) -> None:
+    start = [1.0, 1e-8, 1e-8, 0.0, 1e-8]
+    found = meanfield.zonal(start, dim=dim, beta=4.0, at=[0.0, 1.0], modes=24).moments
+    assert found[-1, 0] == 1.0
+    for degree in (1, 2):
+        rate = math.log(found[-1, degree] / found[0, degree])
+        assert rate == pytest.approx(linear.harmonic_rate(degree, dim=dim, beta=4.0), rel=1e-6)
+
+
+def test_the_circle_solver_grows_modes_at_their_linear_rates_keeps_mass_and_says_when_it_loses_resolution() -> None:
+    found = meanfield.circle([1.0, 1e-7, 1e-7, 1e-7], beta=5.0, at=[0.0, 1.0], modes=48)
+    for k in (1, 2, 3):
+        rate = math.log(abs(found.moments[1, k] / found.moments[0, k]))
+        assert rate == pytest.approx(linear.circle_rates(5.0, largest=3)[k - 1], rel=1e-6)
+    assert found.moments[-1, 0] == 1.0
+    late = meanfield.circle([1.0, 0.15, -0.1j], beta=5.0, at=[0.0, 3.0, 6.5], modes=96)
+    assert late.tail[1] < 1e-4 < late.tail[2]
+
+
+@pytest.mark.parametrize(("dim", "t", "value"), [(3, 2.0, -2.07978), (128, 2.0, -3.93753)])
+def test_uniformity_of_the_uniform_law(dim: int, t: float, value: float) -> None:
+    assert sampling.uniformity_of_uniform(dim=dim, t=t) == pytest.approx(value, abs=1e-5)
+
+
+def test_the_kernel_series_takes_over_where_bessel_functions_underflow_without_a_step() -> None:
+    for dim in (300, 420, 700):
+        near = [sampling.expected_kernel(3.0, dim=d) for d in (dim, dim + 1)]
+        assert 0 < near[1] < near[0] < 9 / (2 * dim) * 1.01
+
+
+def test_numbers_of_random_layers() -> None:
+    assert layers.random_attention_cosine(tokens=200, overlap=0.5, spread=1.0) == pytest.approx(0.99819, abs=1e-5)
+    assert layers.relu_kernel(0.0) == pytest.approx(1 / math.pi)
+    assert layers.causal_average_rank(64) == pytest.approx(1.9692307692, abs=1e-9)
+    assert layers.gaussian_variance([1, 2, 3], variance=0.05) == pytest.approx([0.0555, 0.0625, 0.0714], abs=1e-4)
+    assert layers.long_context_overlap(tokens=10**8, overlap=0.2, gamma=1.25) == pytest.approx(0.5, abs=1e-4)
+
+
+def test_the_triangle_loses_stability_at_minus_two_thirds() -> None:
+    assert circle.triangle_rate(-2 / 3) == pytest.approx(0.0, abs=1e-15)
+    assert circle.triangle_rate(-0.7) == pytest.approx(-0.03548, abs=1e-5)
+    assert circle.triangle_rate(-0.6) == pytest.approx(0.06749, abs=1e-5)
