@@ -440,7 +440,7 @@ def test_points_nearly_equal_or_opposite_or_equal_do_no_harm() -> None:
         field = am.on_sphere(ATTENTION(am.Softmax(5.0)))
         run = am.flow(field, rows, until=30.0, integrator=am.Tsit5(rtol=1e-9), engine=engine, keep=31)
         assert bool(torch.isfinite(run.states).all())
-        assert torch.equal(run.states[:, 0], run.states[:, 3])  # equal tokens stay equal
+        assert float((run.states[:, 0] - run.states[:, 3]).norm(dim=-1).max()) < 1e-20  # equal tokens stay equal
         apart = (run.states[:, 0] - run.states[:, 1]).norm(dim=-1)
         assert float(apart[-1]) < 1e-9 and float(apart.max()) < 2e-9
 
