@@ -156,7 +156,14 @@ def test_trouble_in_a_worker_is_the_sentence_it_would_be_here(tmp_path: Path) ->
 
 
 def test_observables_go_to_another_process_by_name_and_come_back_themselves() -> None:
-    assert pickle.loads(pickle.dumps(mean_overlap)) is mean_overlap
+    from armillary.observables.attention_maps import attention_entropy
+    from armillary.observables.correspondence import linear_cka, neighbor_overlap
+
+    for declared in (mean_overlap, attention_entropy, linear_cka):
+        assert pickle.loads(pickle.dumps(declared)) is declared
+    nearest = neighbor_overlap(k=3).after("normalize")
+    first, second = torch.randn(2, 8, 4, generator=torch.Generator().manual_seed(1))
+    assert cloudpickle.loads(cloudpickle.dumps(nearest))(first, second) == nearest(first, second)
     own = Observable(
         "spread", "s", "largest minus smallest", "here", lambda pairs: pairs.amax(-1) - 1.0, "pairs", "never", True
     )
@@ -187,7 +194,10 @@ def test_a_backend_that_is_not_installed_says_how_to_install_it(monkeypatch: pyt
         Backend("dask")
 
 
-def test_a_scheduler_that_does_not_answer_is_one_sentence(folder: Path, tmp_path: Path) -> None:
+def test_a_scheduler_that_does_not_answer_is_one_sentence(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("armillary.studies.backend._PATIENCE", 1)
     pytest.importorskip("distributed")
     with pytest.raises(ArgumentError, match=r"none answers at 127\.0\.0\.1:9"):
         study(load_decoder(folder)).run(tmp_path / "record", backend=Backend("dask", address="127.0.0.1:9"))

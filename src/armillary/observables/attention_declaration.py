@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from armillary.errors import ArgumentError
+from armillary.observables.travel import by_name
 
 __all__ = ["MapNumber", "Maps", "map_number", "map_numbers"]
 
@@ -108,6 +109,10 @@ class MapNumber:
     needs_overlaps: bool
     attainable: Ends = field(repr=False, compare=False)
     function: Callable[[Maps], Tensor] = field(repr=False, compare=False)
+
+    def __reduce__(self) -> Any:
+        """To another process it goes by name where it has one, and as a whole otherwise."""
+        return by_name(self, getattr(self.function, "__module__", ""))
 
     def of(self, maps: Maps) -> Tensor:
         """The number of each head, `*batch heads`, NaN where undefined; shares what the maps have already."""

@@ -29,6 +29,7 @@ from armillary.observables.declaration import (
     seen,
     wanted,
 )
+from armillary.observables.travel import by_name
 
 __all__ = ["BETWEEN_LAYERS", "BetweenLayers", "BetweenMeasurement", "between_layers"]
 
@@ -69,6 +70,10 @@ class BetweenLayers:
     def after(self, *steps: str) -> BetweenMeasurement:
         """This number of two configurations that both went through `steps`, in order; none means rows as given."""
         return BetweenMeasurement(self, Preparation(tuple(steps)))
+
+    def __reduce__(self) -> Any:
+        """To another process it goes by name where it has one, and as a whole otherwise."""
+        return by_name(self, getattr(self.function, "__module__", ""))
 
     def __call__(self, *_: object, **__: object) -> Any:
         """Refuse: a number without its preparation is not reported.

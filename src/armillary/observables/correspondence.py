@@ -49,6 +49,10 @@ def linear_cka(aligned: Tensor, other: Tensor) -> Value:
     return (aligned * other).sum((-2, -1)).clamp(-1.0, 1.0)  # within by Cauchy and Schwarz, but for rounding
 
 
+def _kept(membership: Tensor, other: Tensor, *, k: int) -> Tensor:
+    return torch.minimum(membership, other).sum((-2, -1), dtype=torch.float64) / (k * membership.shape[-1])
+
+
 def neighbor_overlap(*, k: int) -> BetweenLayers:
     """Share of each token's k nearest neighbors that it keeps, averaged over tokens: k / (T - 1) by chance, 1 if all.
 
@@ -68,9 +72,6 @@ def neighbor_overlap(*, k: int) -> BetweenLayers:
     if k < 1 or int(k) != k:
         raise ArgumentError(f"Argument `k` must be a whole number from 1 up, but it is {k}. Use for example k=10.")
 
-    def kept(membership: Tensor, other: Tensor) -> Value:
-        return torch.minimum(membership, other).sum((-2, -1), dtype=torch.float64) / (k * membership.shape[-1])
-
     return BetweenLayers(
         name="neighbor_overlap",
         symbol=f"N_{k}",
@@ -78,7 +79,7 @@ def neighbor_overlap(*, k: int) -> BetweenLayers:
         "mean over tokens; tokens equally far at the last place share what is left of it",
         source="mutual nearest neighbors; Doimo et al. 2020, Huh et al. 2024",
         of=partial(_membership, k=k),
-        function=kept,
+        function=partial(_kept, k=k),
         undefined=f"fewer than {k + 2} rows, or a row of zero length that was normalized",
         needs_unit_rows=False,
         attainable=lambda tokens, dim: (0.0, 1.0),

@@ -8,12 +8,10 @@ or `cloud` (all of them, see `Cloud`). Batching, sharing, preparation and the la
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import math
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import torch
@@ -21,6 +19,7 @@ from torch import Tensor
 
 from armillary.errors import ArgumentError, UnsoundError
 from armillary.observables.cloud import STEPS, Calibration, Cloud
+from armillary.observables.travel import by_name
 
 __all__ = ["OBSERVABLES", "Measurement", "Observable", "Preparation", "as_tensor", "observable"]
 
@@ -117,11 +116,8 @@ class Observable:
         return Measurement(self, Preparation(tuple(steps)))
 
     def __reduce__(self) -> Any:
-        """To another process it goes by name where a module has it under that name, and as a whole otherwise."""
-        where = self.function.__module__
-        if getattr(sys.modules.get(where), self.name, None) is self:
-            return _of_module, (where, self.name)
-        return _whole, tuple(getattr(self, one.name) for one in fields(self))
+        """To another process it goes by name where it has one, and as a whole otherwise."""
+        return by_name(self, getattr(self.function, "__module__", ""))
 
     def __call__(self, *_: object, **__: object) -> Any:
         """Refuse: a number without its preparation is not reported.
@@ -133,15 +129,6 @@ class Observable:
             f"Argument `preparation` must be declared before {self.name} is measured, but it was not. "
             f"Write {self.name}.after('normalize')(rows), or {self.name}.after()(rows) for rows as given."
         )
-
-
-def _of_module(where: str, name: str) -> Observable:
-    found: Observable = getattr(importlib.import_module(where), name)
-    return found
-
-
-def _whole(*values: Any) -> Observable:
-    return Observable(*values)
 
 
 @dataclass(frozen=True)

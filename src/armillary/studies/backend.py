@@ -20,10 +20,11 @@ from armillary.studies.station import Errand, Finished, Station, Task
 __all__ = ["BACKENDS", "Backend"]
 
 BACKENDS = ("here", "processes", "dask", "ray")
-"""`here` is this process; the others are joblib's."""
+"""`here` is this process; `processes` and `ray` are joblib's; `dask` is spoken to directly."""
 
 _INSTALL = {"dask": "pip install armillary[dask]", "ray": "pip install ray"}
 _ATTEMPTS = 3
+_PATIENCE = 20  # seconds for a scheduler to answer
 _LOST = {"TerminatedWorkerError", "BrokenProcessPool", "KilledWorker", "CancelledError", "FutureCancelledError"}
 """What joblib and Dask call it when workers are gone and with them what they were doing."""
 
@@ -123,10 +124,11 @@ class Backend:
         import joblib
 
         with ExitStack() as opened:
-            options: dict[str, Any] = {"backend": "loky", "n_jobs": self.workers}
             if self.kind == "dask":
-                options = self._dask(opened)
-            elif self.kind == "ray":
+                yield self._dask(opened)
+                return
+            options: dict[str, Any] = {"backend": "loky", "n_jobs": self.workers}
+            if self.kind == "ray":
                 ray, through_joblib = (import_module(name) for name in ("ray", "ray.util.joblib"))
                 ray.init(address=self.address, num_cpus=None if self.address else self.workers)
                 opened.callback(ray.shutdown)
@@ -139,8 +141,12 @@ class Backend:
 
             yield parallel
 
-    def _dask(self, opened: ExitStack) -> dict[str, Any]:
-        from distributed import Client, LocalCluster
+    def _dask(self, opened: ExitStack) -> Callable[[Iterable[Any]], Iterable[Any]]:
+        """Dask's own futures: what a dead worker had in hand is given to another one.
+
+        joblib's way to Dask was seen to wait for ever for a call that died with its worker.
+        """
+        from distributed import Client, LocalCluster, as_completed
 
         try:
             with warnings.catch_warnings():
@@ -154,14 +160,22 @@ class Backend:
                         silence_logs=50,
                     )
                 )
-                opened.enter_context(Client(cluster, set_as_default=True, timeout=20))
+                client = opened.enter_context(Client(cluster, set_as_default=False, timeout=_PATIENCE))
         except OSError as trouble:
             raise ArgumentError(
                 f"Argument `address` must be that of a Dask scheduler, but none answers at {self.address} "
                 f"({type(trouble).__name__}). Start one with `dask scheduler`, or leave it out for workers on this "
                 "machine."
             ) from trouble
-        return {"backend": "dask", "n_jobs": -1, "wait_for_workers_timeout": 60}
+
+        def parallel(calls: Iterable[Any]) -> Iterable[Any]:
+            client.wait_for_workers(1, timeout=60)
+            futures = [client.submit(function, *arguments, pure=False) for function, arguments, _ in calls]
+            for future in as_completed(futures, loop=client.loop):
+                yield future.result()
+                future.release()
+
+        return parallel
 
 
 # in a worker ----------------------------------------------------------------------------------------------------------
