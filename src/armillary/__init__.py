@@ -20,13 +20,13 @@ _PUBLIC = {
     "Window": "armillary.dynamics.attention",
     "Heads": "armillary.dynamics.heads",
     "Drift": "armillary.dynamics.drifts",
-    "AttentionDrift": "armillary.dynamics.drifts",
-    "RotaryPositions": "armillary.dynamics.drifts",
-    "AdditivePositions": "armillary.dynamics.drifts",
-    "MLPDrift": "armillary.dynamics.drifts",
-    "Injection": "armillary.dynamics.drifts",
-    "Frequencies": "armillary.dynamics.drifts",
-    "Noise": "armillary.dynamics.drifts",
+    "AttentionDrift": "armillary.dynamics.attention_drift",
+    "RotaryPositions": "armillary.dynamics.attention_drift",
+    "AdditivePositions": "armillary.dynamics.attention_drift",
+    "MLPDrift": "armillary.dynamics.pushes",
+    "Injection": "armillary.dynamics.pushes",
+    "Frequencies": "armillary.dynamics.pushes",
+    "Noise": "armillary.dynamics.pushes",
     "Layered": "armillary.dynamics.drifts",
     "VelocityField": "armillary.dynamics.normalization",
     "on_sphere": "armillary.dynamics.normalization",
@@ -196,15 +196,11 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.dynamics.attention import Uniform as Uniform
     from armillary.dynamics.attention import Unnormalized as Unnormalized
     from armillary.dynamics.attention import Window as Window
-    from armillary.dynamics.drifts import AdditivePositions as AdditivePositions
-    from armillary.dynamics.drifts import AttentionDrift as AttentionDrift
+    from armillary.dynamics.attention_drift import AdditivePositions as AdditivePositions
+    from armillary.dynamics.attention_drift import AttentionDrift as AttentionDrift
+    from armillary.dynamics.attention_drift import RotaryPositions as RotaryPositions
     from armillary.dynamics.drifts import Drift as Drift
-    from armillary.dynamics.drifts import Frequencies as Frequencies
-    from armillary.dynamics.drifts import Injection as Injection
     from armillary.dynamics.drifts import Layered as Layered
-    from armillary.dynamics.drifts import MLPDrift as MLPDrift
-    from armillary.dynamics.drifts import Noise as Noise
-    from armillary.dynamics.drifts import RotaryPositions as RotaryPositions
     from armillary.dynamics.energy import Energy as Energy
     from armillary.dynamics.energy import energy_of as energy_of
     from armillary.dynamics.energy import ingredients as ingredients
@@ -227,6 +223,10 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.dynamics.normalization import pre_norm as pre_norm
     from armillary.dynamics.normalization import sqrt_depth as sqrt_depth
     from armillary.dynamics.outlook import hemisphere as hemisphere
+    from armillary.dynamics.pushes import Frequencies as Frequencies
+    from armillary.dynamics.pushes import Injection as Injection
+    from armillary.dynamics.pushes import MLPDrift as MLPDrift
+    from armillary.dynamics.pushes import Noise as Noise
     from armillary.dynamics.stationary import Stationarity as Stationarity
     from armillary.dynamics.stationary import growth_rates as growth_rates
     from armillary.dynamics.stationary import stationarity as stationarity

@@ -8,7 +8,7 @@ import torch
 from armillary.checks.declaration import Engine, Sides, check
 from armillary.checks.pairs import TIGHT, attention, off_diagonal
 from armillary.dynamics.attention import Softmax, Unnormalized
-from armillary.dynamics.drifts import AttentionDrift
+from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.integrators import Euler, ResidualLayer
 from armillary.dynamics.normalization import on_sphere
 from armillary.observables.alignment import squared_mean_direction

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from armillary.dynamics.attention import Causal, Softmax
-from armillary.dynamics.drifts import AttentionDrift, MLPDrift
+from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.heads import Heads
 from armillary.dynamics.normalization import VelocityField, flat, on_sphere
+from armillary.dynamics.pushes import MLPDrift
 from armillary.sphere import uniform
 
 __all__ = ["Decrease", "removals", "search"]

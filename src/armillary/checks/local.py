@@ -10,12 +10,13 @@ import torch
 from armillary.checks.declaration import Engine, Sides, check
 from armillary.checks.pairs import TIGHT, attention, off_diagonal
 from armillary.dynamics.attention import Causal, Full, Softmax, Unnormalized
-from armillary.dynamics.drifts import AttentionDrift, Frequencies
+from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.energy import energy_of
 from armillary.dynamics.heads import Heads
 from armillary.dynamics.integrators import RK4
 from armillary.dynamics.normalization import on_sphere
 from armillary.dynamics.outlook import hemisphere
+from armillary.dynamics.pushes import Frequencies
 from armillary.oracles import circle, linear, sampling
 
 __all__: list[str] = []

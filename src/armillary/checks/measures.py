@@ -7,8 +7,8 @@ import math
 import torch
 
 from armillary.checks.declaration import Engine, Sides, check
-from armillary.dynamics.drifts import MLPDrift
 from armillary.dynamics.normalization import flat
+from armillary.dynamics.pushes import MLPDrift
 from armillary.observables.alignment import mean_overlap, squared_mean_direction
 from armillary.observables.isotropy import uniformity
 from armillary.observables.rank import algebraic_rank, participation_rank

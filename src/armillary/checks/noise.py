@@ -9,9 +9,10 @@ import torch
 
 from armillary.checks.declaration import Engine, Sides, check
 from armillary.dynamics.attention import Unnormalized
-from armillary.dynamics.drifts import AttentionDrift, Noise
+from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.integrators import StratonovichHeun
 from armillary.dynamics.normalization import on_sphere
+from armillary.dynamics.pushes import Noise
 from armillary.oracles import noise
 
 __all__: list[str] = []

@@ -10,7 +10,7 @@ import torch
 from armillary.checks.declaration import Engine, Sides, check
 from armillary.checks.pairs import TIGHT
 from armillary.dynamics.attention import Softmax
-from armillary.dynamics.drifts import AttentionDrift
+from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.integrators import Tsit5
 from armillary.dynamics.normalization import VelocityField, mix_norm, ngpt, on_sphere, peri_norm, pre_norm, sqrt_depth
 from armillary.oracles import overlap

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from armillary.checks.declaration import Engine, Sides, check
 from armillary.dynamics.attention import Causal, Softmax, Uniform
-from armillary.dynamics.drifts import AttentionDrift
+from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.integrators import Tsit5
 from armillary.dynamics.normalization import VelocityField, on_sphere
 from armillary.observables.rank import participation_rank

@@ -10,10 +10,11 @@ import torch
 from armillary.checks.declaration import Engine, Sides, check
 from armillary.checks.pairs import off_diagonal
 from armillary.dynamics.attention import Causal, Softmax, Uniform
-from armillary.dynamics.drifts import AttentionDrift, MLPDrift
+from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.heads import Heads
 from armillary.dynamics.integrators import Tsit5
 from armillary.dynamics.normalization import flat, on_sphere
+from armillary.dynamics.pushes import MLPDrift
 from armillary.observables.alignment import squared_mean_direction
 from armillary.observables.rank import participation_rank
 from armillary.oracles import layers

@@ -10,7 +10,7 @@ import torch
 from armillary.checks.declaration import Engine, Sides, check
 from armillary.checks.pairs import TIGHT, attention, off_diagonal
 from armillary.dynamics.attention import Softmax
-from armillary.dynamics.drifts import AttentionDrift
+from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.normalization import flat
 from armillary.oracles import linear, overlap, sampling
 

@@ -11,10 +11,12 @@ from scipy.optimize import brentq
 from armillary.checks.declaration import Engine, Sides, check
 from armillary.checks.pairs import TIGHT, off_diagonal
 from armillary.dynamics.attention import Softmax, Uniform, Unnormalized
-from armillary.dynamics.drifts import AttentionDrift, Injection, Layered
+from armillary.dynamics.attention_drift import AttentionDrift
+from armillary.dynamics.drifts import Layered
 from armillary.dynamics.heads import Heads
 from armillary.dynamics.integrators import RK4, Tsit5
 from armillary.dynamics.normalization import VelocityField, on_sphere
+from armillary.dynamics.pushes import Injection
 from armillary.oracles import circle, linear
 
 __all__: list[str] = []

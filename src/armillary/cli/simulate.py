@@ -143,7 +143,8 @@ def _from_file(path: Path) -> tuple[Tensor, str]:
 
 
 def _drift(beta: float, rule: str, mask: str, heads: str, *, mlp: int, noise: float, dim: int, seed: int) -> Drift:
-    from armillary.dynamics.drifts import AttentionDrift, MLPDrift, Noise
+    from armillary.dynamics.attention_drift import AttentionDrift
+    from armillary.dynamics.pushes import MLPDrift, Noise
 
     drift: Drift = AttentionDrift(_rule(rule, beta), mask=_mask(mask), heads=_heads(heads, dim=dim, seed=seed))
     if mlp:

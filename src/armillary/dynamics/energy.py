@@ -21,8 +21,10 @@ import torch
 from torch import Tensor
 
 from armillary.dynamics.attention import Hardmax, Softmax, Uniform, Unnormalized
-from armillary.dynamics.drifts import AttentionDrift, Drift, Frequencies, Injection, Layered, MLPDrift, Noise
+from armillary.dynamics.attention_drift import AttentionDrift
+from armillary.dynamics.drifts import Drift, Layered
 from armillary.dynamics.normalization import VelocityField
+from armillary.dynamics.pushes import Frequencies, Injection, MLPDrift, Noise
 from armillary.errors import MissingIngredientError
 
 __all__ = ["INGREDIENTS", "Energy", "Ingredients", "energy_of", "mergeable"]

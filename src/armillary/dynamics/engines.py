@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from armillary.dynamics.attention import Full, RowRule, Softmax, Uniform, Unnormalized
-from armillary.dynamics.drifts import AttentionDrift
+from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.integrators import Integrator, Tsit5
 from armillary.dynamics.merging import Merger, Merging
 from armillary.dynamics.normalization import VelocityField

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from armillary.dynamics.attention import Softmax, Uniform, Unnormalized
-from armillary.dynamics.drifts import AttentionDrift
+from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.normalization import VelocityField
 
 __all__ = ["Certificate", "hemisphere", "plateau_lifetime", "predicts_consensus"]

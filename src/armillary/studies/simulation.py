@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from armillary.dynamics.attention import Softmax, Unnormalized
-from armillary.dynamics.drifts import AttentionDrift
+from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.energy import energy_of, ingredients
 from armillary.dynamics.flow import flow
 from armillary.dynamics.integrators import Integrator
