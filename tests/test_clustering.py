@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis.extra.numpy import arrays
+from sklearn.metrics import adjusted_rand_score
 
 from armillary import sphere
 from armillary.errors import ArgumentError, UnsoundError
@@ -264,6 +265,13 @@ def test_agreement_is_one_for_the_same_groups_and_noise_tokens_stay_apart() -> N
     rng = np.random.default_rng(0)
     chance = [adjusted_rand_index(rng.integers(0, 4, 200), rng.integers(0, 4, 200)) for _ in range(50)]
     assert abs(float(np.mean(chance))) < 0.01
+
+
+@given(before=labelings, after=labelings)
+def test_agreement_is_that_of_scikit_learn(before: list[int], after: list[int]) -> None:
+    ones = [[label if label >= 0 else 100 + place for place, label in enumerate(one)] for one in (before, after)]
+    found = adjusted_rand_index(np.array(before), np.array(after))
+    assert found == pytest.approx(adjusted_rand_score(*ones), abs=1e-12)
 
 
 def test_a_history_is_tidy_and_keeps_the_numbers_of_layers_and_groups() -> None:

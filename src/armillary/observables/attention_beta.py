@@ -10,6 +10,7 @@ numbers say how far it resembles that, and both give beta back, exactly, on a ma
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -20,7 +21,9 @@ __all__ = ["attention_effective_beta", "attention_overlap_slope"]
 
 _LARGEST = 2.0**13
 _NODES = (0.0, *(2.0**k for k in range(-4, 14)))
+_AT_ONCE = 5
 _ROUNDS = 60
+_ROWS = 64
 
 
 @map_number(
@@ -36,7 +39,8 @@ def attention_effective_beta(maps: Maps) -> Tensor:
     """The beta that is as sharp.
 
     The mean row entropy h(beta) of softmax(beta c) falls with beta, h'(beta) = -beta mean_i Var_i(c), and all heads of
-    a sublayer share it: it is tabulated once, inverted by interpolation, and polished by Newton's method in beta^2.
+    a sublayer share it: it is tabulated once, as far as the sharpest head asks, inverted by interpolation, and polished
+    by Halley's method in beta^2.
     """
     wanted = maps.row_entropies.mean(-1).reshape(-1, maps.heads[-1])
     matrices = maps.overlaps.reshape(-1, maps.tokens, maps.tokens)
@@ -57,37 +61,45 @@ def attention_overlap_slope(maps: Maps) -> Tensor:
     """How strongly a head prefers tokens that agree: beta for softmax(beta c), 0 for even rows, negative if not."""
     weights = maps.maps[..., 1:, :]
     mass = maps.row_sums
-    log = torch.xlogy(weights, weights)
     c = maps.overlaps.tril()
     reach = torch.arange(1, maps.tokens + 1, dtype=c.dtype, device=c.device)
     c = (c - c.sum(-1, keepdim=True) / reach[:, None])[..., None, 1:, :]  # a row's own mean out: keeps digits
     mean = (weights * c).sum(-1) / mass
     off = c - mean[..., None]
-    spread = ((weights * off * off).sum(-1) / mass).sum(-1)
-    together = ((log * off).sum(-1) / mass).sum(-1)
+    spread = ((off.square().mul_(weights)).sum(-1) / mass).sum(-1)
+    together = ((maps.weighted_logs[..., 1:, :] * off).sum(-1) / mass).sum(-1)
     rounding = (8 * torch.finfo(c.dtype).eps) ** 2 * (maps.tokens - 1)
     return torch.where(spread > rounding, together / spread, torch.nan)
 
 
 def _matched(wanted: Tensor, overlaps: Tensor) -> Tensor:
     """For each entropy of `wanted` (`heads`) the beta at which rows of softmax(beta overlaps) have it in the mean."""
-    c = overlaps - 1.0  # the largest entry of a row is its own, 1, so that no exponential overflows
-    nodes = torch.tensor(_NODES, dtype=c.dtype, device=c.device)
-    table = torch.stack([_entropy(c, node[None]) for node in nodes])[..., 0]  # node, (entropy, slope in beta^2)
-    entropies, slopes = table[:, 0], table[:, 1]
-    rounding = 4 * torch.finfo(c.dtype).eps * max(1.0, math.log(len(c)))
-    u = torch.full_like(wanted, torch.nan)
-    for head, target in enumerate(wanted):
-        above = int((entropies > target).sum())
-        if target >= entropies[0] - rounding:
-            u[head] = 0.0
-        elif 0 < above < len(nodes) and bool(torch.isfinite(entropies).all()):
-            u[head] = _between(target, above, nodes.square(), entropies, slopes)
-    _polish(u, wanted, c, rounding)
-    return u.sqrt()
+    curve = _Curve(overlaps)
+    beta, table = _tabulated(curve, wanted)
+    entropies, slopes = table[0], table[1]
+    rounding = 4 * torch.finfo(overlaps.dtype).eps * max(1.0, math.log(len(overlaps)))
+    above = (entropies > wanted[:, None]).sum(-1)
+    reached = (above > 0) & (above < len(beta)) & torch.isfinite(entropies).all()
+    k = above.clamp(1, len(beta) - 1)
+    u = torch.where(reached, _between(wanted, k, beta.square(), entropies, slopes), torch.nan)
+    u = torch.where(wanted >= entropies[0] - rounding, 0.0, u)
+    return _polished(u, wanted, curve, rounding).sqrt()
 
 
-def _between(target: Tensor, k: int, u: Tensor, h: Tensor, slope: Tensor) -> Tensor:
+def _tabulated(curve: _Curve, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """Nodes of beta, and the curve there; no further than the lowest entropy asks."""
+    found: list[Tensor] = []
+    lowest = wanted.nan_to_num(math.inf).min()
+    nodes = torch.tensor(_NODES, dtype=wanted.dtype, device=wanted.device)
+    for some in nodes.split(_AT_ONCE):
+        found.append(curve.at(some))
+        if not bool(found[-1][0, -1] > lowest):  # reached, or undefined
+            break
+    table = torch.cat(found, -1)
+    return nodes[: table.shape[-1]], table
+
+
+def _between(target: Tensor, k: Tensor, u: Tensor, h: Tensor, slope: Tensor) -> Tensor:
     """Cubic interpolation of u = beta^2 against entropy between nodes k - 1 and k; the chord if it leaves them."""
     span = h[k] - h[k - 1]
     t = (target - h[k - 1]) / span
@@ -97,31 +109,45 @@ def _between(target: Tensor, k: int, u: Tensor, h: Tensor, slope: Tensor) -> Ten
     cubic = (
         (1 + 2 * t) * (1 - t) ** 2 * low + t * (1 - t) ** 2 * first + t**2 * (3 - 2 * t) * high - t**2 * (1 - t) * last
     )
-    return cubic if bool(torch.isfinite(cubic) & (cubic > low) & (cubic < high)) else chord
+    return torch.where((cubic > low) & (cubic < high), cubic, chord)
 
 
-def _polish(u: Tensor, wanted: Tensor, c: Tensor, rounding: float) -> None:
-    """Newton's method in u = beta^2 for every head at once, halving or doubling at most in a round."""
-    open_heads = torch.isfinite(u) & (u > 0)
-    enough = math.sqrt(torch.finfo(c.dtype).eps)
+def _polished(u: Tensor, wanted: Tensor, curve: _Curve, rounding: float) -> Tensor:
+    """Halley's method in u = beta^2 for every head at once, halving or doubling at most in a round."""
+    open_heads = (torch.isfinite(u) & (u > 0)).nonzero().flatten()
+    enough = torch.finfo(u.dtype).eps ** (1 / 3)  # the error left is a step's third power
     for _ in range(_ROUNDS):
-        if not bool(open_heads.any()):
-            return
+        if not len(open_heads):
+            break
         here = u[open_heads]
-        h, slope = _entropy(c, here.sqrt())
+        h, slope, bend = curve.at(here.sqrt())
         off = h - wanted[open_heads]
-        there = torch.clamp(here - off / slope, here / 2, here * 2)
-        u[open_heads] = there
-        done = ((there - here).abs() <= enough * here) | (off.abs() <= rounding)
-        open_heads[open_heads.clone()] = ~done
+        newton = off / slope
+        there = (here - newton / (1 - 0.5 * newton * bend / slope).clamp(min=0.5)).clamp(here / 2, here * 2)
+        u = u.index_copy(0, open_heads, there)
+        open_heads = open_heads[((there - here).abs() > enough * here) & (off.abs() > rounding)]
+    return u
 
 
-def _entropy(c: Tensor, beta: Tensor) -> Tensor:
-    """Mean entropy over rows 2 ... T of softmax(beta c) and its derivative in beta^2, `2 betas`."""
-    weights = torch.exp(beta[:, None, None] * c[1:]).tril(1)
-    mass = weights.sum(-1)
-    weighted = weights * c[1:]
-    mean = weighted.sum(-1) / mass
-    spread = (weighted * c[1:]).sum(-1) / mass - mean.square()
-    entropy = mass.log() - beta[:, None] * mean
-    return torch.stack([entropy.mean(-1), -0.5 * spread.mean(-1)])
+class _Curve:
+    """The mean row entropy of softmax(beta c) over rows 2 ... T, as a function of beta.
+
+    Args:
+        overlaps: `tokens tokens`.
+    """
+
+    def __init__(self, overlaps: Tensor) -> None:
+        c = (overlaps - 1.0).tril()  # the largest entry of a row is its own, 1, so that no exponential overflows
+        powers = torch.stack([torch.ones_like(c).tril(), c, c.square(), c**3], -1)
+        edges = [*range(1, len(c), _ROWS), len(c)]  # rows in bands, since the first see little
+        self._bands = [(c[i:j, None, :j], powers[i:j, :j]) for i, j in pairwise(edges)]
+
+    def at(self, beta: Tensor) -> Tensor:
+        """Entropy, and its first and second derivative in beta^2, `3 betas`."""
+        sums = [torch.exp(beta[None, :, None] * c) @ powers for c, powers in self._bands]
+        mass, first, second, third = torch.cat(sums).unbind(-1)
+        mean, square, cube = first / mass, second / mass, third / mass
+        spread = square - mean.square()
+        skew = cube - 3 * mean * square + 2 * mean**3
+        entropy = mass.log() - beta * mean
+        return torch.stack([entropy.mean(0), -0.5 * spread.mean(0), -0.25 * skew.mean(0) / beta])

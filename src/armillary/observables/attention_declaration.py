@@ -82,8 +82,12 @@ class Maps:
 
         H(p) with p = a / s is ln s - (1/s) sum_j a_j ln a_j.
         """
-        rows = self.maps[..., 1:, :]
-        return self.row_sums.log() - torch.xlogy(rows, rows).sum(-1) / self.row_sums
+        return self.row_sums.log() - self.weighted_logs.sum(-1)[..., 1:] / self.row_sums
+
+    @cached_property
+    def weighted_logs(self) -> Tensor:
+        """Each weight times its logarithm, a ln a, zero for a weight of zero, `*batch heads tokens tokens`."""
+        return self.maps.clamp(min=torch.finfo(self.maps.dtype).tiny).log_().mul_(self.maps)
 
     @cached_property
     def received(self) -> Tensor:

@@ -119,7 +119,7 @@ def attention_sink_mass(maps: Maps) -> Tensor:
 def attention_distance(maps: Maps) -> Tensor:
     """Mean distance looked back, in tokens; for uniform rows T / 4, for a head that looks at the first token T / 2."""
     position = torch.arange(maps.tokens, device=maps.maps.device, dtype=maps.maps.dtype)
-    looked_at = (maps.maps[..., 1:, :] @ position) / maps.row_sums
+    looked_at = (maps.maps @ position)[..., 1:] / maps.row_sums
     return (position[1:] - looked_at).mean(-1)
 
 
@@ -132,8 +132,8 @@ def attention_distance(maps: Maps) -> Tensor:
     attainable=lambda tokens: (0.0, 0.5),
 )
 def attention_antisymmetric_share(maps: Maps) -> Tensor:
-    """Share of the antisymmetric part: 1/2 (1 - sum_ij A_ij A_ji / sum_ij A_ij^2)."""
-    return 0.5 * (1.0 - (maps.maps * maps.maps.mT).sum((-2, -1)) / maps.square)
+    """Share of the antisymmetric part: 1/2 (1 - sum_ij A_ij A_ji / sum_ij A_ij^2); of A_ij A_ji only i = j is left."""
+    return 0.5 * (1.0 - maps.maps.diagonal(dim1=-2, dim2=-1).square().sum(-1) / maps.square)
 
 
 @map_number(
@@ -144,6 +144,14 @@ def attention_antisymmetric_share(maps: Maps) -> Tensor:
     attainable=lambda tokens: (1.0, float(tokens)),
 )
 def attention_participation_rank(maps: Maps) -> Tensor:
-    """How many directions the map passes: |A|_F^4 / |A^T A|_F^2; T for the identity, 1 if all rows were the same."""
-    inner = (maps.maps.mT @ maps.maps).flatten(-2)
-    return maps.square.square() / (inner * inner).sum(-1)
+    """How many directions the map passes: |A|_F^4 / |A A^T|_F^2; T for the identity, 1 if all rows were the same.
+
+    With A = (a 0; b c), half of the rows each, the products of zeros are left out: A A^T = (aa' ab'; ba' bb' + cc').
+    """
+    half = maps.tokens // 2
+    left, c = maps.maps[..., :half], maps.maps[..., half:, half:]
+    a, b = left[..., :half, :], left[..., half:, :]
+    across, early = a @ b.mT, a @ a.mT
+    late = b @ b.mT + c @ c.mT
+    inner = early.square().sum((-2, -1)) + 2 * across.square().sum((-2, -1)) + late.square().sum((-2, -1))
+    return maps.square.square() / inner
