@@ -100,16 +100,20 @@ def _tabulated(curve: _Curve, wanted: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _between(target: Tensor, k: Tensor, u: Tensor, h: Tensor, slope: Tensor) -> Tensor:
-    """Cubic interpolation of u = beta^2 against entropy between nodes k - 1 and k; the chord if it leaves them."""
+    """Cubic interpolation of ln beta^2 against entropy between nodes k - 1 and k; the chord if it leaves them.
+
+    Before the first node, which is zero, entropy is linear in u = beta^2.
+    """
     span = h[k] - h[k - 1]
     t = (target - h[k - 1]) / span
-    low, high = u[k - 1], u[k]
+    low, high = u.log()[k - 1], u.log()[k]
     chord = low + t * (high - low)
-    first, last = span / slope[k - 1], span / slope[k]
+    first, last = (span / (slope[end] * u[end]) for end in (k - 1, k))
     cubic = (
         (1 + 2 * t) * (1 - t) ** 2 * low + t * (1 - t) ** 2 * first + t**2 * (3 - 2 * t) * high - t**2 * (1 - t) * last
     )
-    return torch.where((cubic > low) & (cubic < high), cubic, chord)
+    between = torch.where((cubic > low) & (cubic < high), cubic, chord).exp()
+    return torch.where(k > 1, between, t * u[k])
 
 
 def _polished(u: Tensor, wanted: Tensor, curve: _Curve, rounding: float) -> Tensor:
@@ -138,7 +142,8 @@ class _Curve:
 
     def __init__(self, overlaps: Tensor) -> None:
         c = (overlaps - 1.0).tril()  # the largest entry of a row is its own, 1, so that no exponential overflows
-        powers = torch.stack([torch.ones_like(c).tril(), c, c.square(), c**3], -1)
+        square = c.square()
+        powers = torch.stack([torch.ones_like(c).tril(), c, square, square * c], -1)
         edges = [*range(1, len(c), _ROWS), len(c)]  # rows in bands, since the first see little
         self._bands = [(c[i:j, None, :j], powers[i:j, :j]) for i, j in pairwise(edges)]
 

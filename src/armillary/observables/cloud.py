@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from armillary.errors import ArgumentError, NumericalError
+from armillary.observables.gram import inner_products
 from armillary.observables.spectrum import eigenvalues
 
 __all__ = ["STEPS", "Calibration", "Cloud"]
@@ -96,7 +97,7 @@ class Cloud:
         *batch, self.tokens, self.dim = rows.shape
         self.batch = tuple(batch)
         self._rows: Callable[[], Tensor] = lambda: rows
-        self._gram: Callable[[], Tensor] = lambda: rows @ rows.mT
+        self._gram: Callable[[], Tensor] = lambda: inner_products(rows)
         self._shared: dict[Hashable, Any] = {}
         self._chosen_from: Callable[[str], Cloud] | None = None
 
@@ -148,8 +149,8 @@ class Cloud:
     @cached_property
     def pairs(self) -> Tensor:
         """Inner products of the unordered pairs i < j, `*batch tokens*(tokens-1)/2`, row after row."""
-        i, j = torch.triu_indices(self.tokens, self.tokens, offset=1)
-        return self.gram[..., i, j]
+        i, j = torch.triu_indices(self.tokens, self.tokens, offset=1, device=self.gram.device)
+        return self.gram.flatten(-2).index_select(-1, i * self.tokens + j)
 
     @cached_property
     def squared_singular_values(self) -> Tensor:
@@ -271,7 +272,7 @@ class Cloud:
 
         def gram() -> Tensor:
             removed = self.rows[..., index]
-            return self._resolved(self.gram - removed @ removed.mT, without)
+            return self._resolved(self.gram - inner_products(removed), without)
 
         return self._child(lambda: without(self.rows), gram)
 
@@ -296,7 +297,7 @@ class Cloud:
         if not bool(lossy.any()):
             return gram
         exact = on_rows(self.rows.double())
-        again = exact @ exact.mT
+        again = inner_products(exact)
         kept = (again.diagonal(dim1=-2, dim2=-1) > rounding * before).to(again.dtype)
         again = again * kept[..., :, None] * kept[..., None, :]
         return torch.where(lossy[..., None, None], again.to(gram.dtype), gram)

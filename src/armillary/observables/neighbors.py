@@ -14,6 +14,7 @@ from torch import Tensor
 from armillary.errors import ArgumentError
 from armillary.observables.cloud import Cloud
 from armillary.observables.declaration import OBSERVABLES, Observable
+from armillary.observables.gram import inner_products
 from armillary.shapes import Overlaps, Value
 
 __all__ = ["duplicate_rows", "intrinsic_dimension", "squared_distances"]
@@ -34,11 +35,9 @@ def squared_distances(cloud: Cloud) -> Overlaps:
 
     def make() -> Tensor:
         centered = cloud.after("center")
-        if centered.gram.dtype == torch.float64:
-            gram = centered.gram
-        else:  # squares of neighbors' distances are small differences of squares
-            rows = centered.rows.double()
-            gram = rows @ rows.mT
+        # squares of neighbors' distances are small differences of squares
+        double = centered.gram.dtype == torch.float64
+        gram = centered.gram if double else inner_products(centered.rows.double())
         squares = gram.diagonal(dim1=-2, dim2=-1)
         found = (squares[..., :, None] + squares[..., None, :] - 2.0 * gram).clamp_(min=0.0)
         found.diagonal(dim1=-2, dim2=-1).zero_()

@@ -29,8 +29,9 @@ def eigenvalues(matrices: Overlaps) -> Tensor:
         Tensor `*batch n`, in the dtype of `matrices`; NaN for a matrix that holds NaN.
     """
     size = matrices.shape[-1]
-    undefined = ~torch.isfinite(matrices).all(-1).all(-1)
+    undefined = ~torch.isfinite(matrices.sum((-2, -1)))
     if bool(undefined.any()):
+        undefined = ~torch.isfinite(matrices).all(-1).all(-1)  # a sum of finite numbers may overflow
         matrices = torch.where(undefined[..., None, None], 0.0, matrices)
     if matrices.device.type == "cpu":
         values = _on_all_cores(matrices.reshape(-1, size, size).numpy()).reshape(*matrices.shape[:-1])

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from armillary.models.attention import attention_stream, require_same_logits
 from armillary.observables.attention_declaration import MapNumber, Maps, map_numbers
+from armillary.observables.gram import inner_products
 from armillary.studies.collector import Collector, Declared, Setting, Variable, attainable
 from armillary.studies.layout import Layout
 
@@ -25,14 +26,15 @@ _COPIES = 3  # of a sublayer's maps that the eager implementation forms at once:
 class Attention(Collector):
     """One variable for each number with a value a head, and one with the mean over the heads.
 
-    The pass that is measured is the eager one; after each chunk the logits of a plain pass over the beginning of its
-    first document are compared with it.
+    The pass that is measured is the eager one; after the first chunk the logits of a plain pass over the beginning of
+    its first document are compared with it.
     """
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
         self._numbers = _chosen(self.layout)
         self._ids: Tensor | None = None
+        self._judged = False
 
     @classmethod
     def belongs(cls, setting: Setting) -> bool:
@@ -64,9 +66,9 @@ class Attention(Collector):
         """
         with attention_stream(self.setting.decoder, self._take):
             yield
-        if self._ids is not None:
+        if self._ids is not None and not self._judged:
             require_same_logits(self.setting.decoder, self._ids)
-            self._ids = None
+            self._judged = True
 
     def finish(self, final: Tensor, ids: Tensor) -> None:
         """Remember which document to judge once the hooks are gone."""
@@ -76,10 +78,11 @@ class Attention(Collector):
         row = self.layout.rows.get(layer)
         if row is None:
             return
-        for document, (one, rows) in enumerate(zip(maps, stream, strict=True)):
-            rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
-            unit = rows / rows.norm(dim=-1, keepdim=True)  # a zero row gives NaN: what depends on it is undefined
-            held = Maps(one, (unit @ unit.mT).clamp(-1.0, 1.0))
+        stream = stream.to(torch.promote_types(stream.dtype, torch.float32))
+        unit = stream / stream.norm(dim=-1, keepdim=True)  # a zero row gives NaN: what depends on it is undefined
+        overlaps = inner_products(unit).clamp_(-1.0, 1.0)
+        for document, (one, of_rows) in enumerate(zip(maps, overlaps, strict=True)):  # one fits the processor's cache
+            held = Maps(one, of_rows)
             for number in self._numbers:
                 values = number.of(held).double().cpu()
                 self.arrays[number.name][document, row] = values.numpy()
