@@ -16,6 +16,7 @@ __all__ = [
     "direct_consensus_threshold",
     "fastest_harmonic",
     "harmonic_rate",
+    "random_values_exponent_of_flow",
     "random_values_exponents",
     "simplex_rate",
 ]
@@ -83,11 +84,23 @@ def bipolar_rates(*, beta: float, top: float, second: float) -> tuple[float, flo
 
 
 def random_values_exponents(*, dim: int, beta: float) -> tuple[float, float]:
-    """Lyapunov exponents of two tokens under fresh random values each layer, diffusion limit: at c = -1 and at c = +1.
+    """Lyapunov exponents of two tokens in layers x -> normalize(x + sqrt(h) G A x), G fresh standard Gaussian, h -> 0.
 
-    [(d - 3) - (d - 1) tanh^2 beta] / 2, and -(d - 1) / 2.
+    Per unit of summed h: [(d - 3) - (d - 1) tanh^2 beta] / 2 at c = -1, where opposed tokens attract if it is negative,
+    and -(d - 1) / 2 at c = +1.
     """
     return ((dim - 3) - (dim - 1) * math.tanh(beta) ** 2) / 2, -(dim - 1) / 2
+
+
+def random_values_exponent_of_flow(*, dim: int, beta: float) -> float:
+    """The exponent at c = -1 when tokens flow along each G for the time h instead: Stratonovich's limit, not Ito's.
+
+    [(d - 2) - tanh beta - (d - 1) tanh^2 beta] / 2: within a layer the mixed tokens turn while G acts on them. Derived
+    for this package: with y = x_1 + x_2 and t = tanh beta, d log |y| = y.G y/|y|^2 - t x.G x in the sense of
+    Stratonovich, and the corrections are (d - 2 - t) / 2 and -(d - 1) t^2 / 2.
+    """
+    t = math.tanh(beta)
+    return ((dim - 2) - t - (dim - 1) * t**2) / 2
 
 
 def circle_rates(beta: float, *, largest: int) -> np.ndarray:
