@@ -6,7 +6,9 @@ import contextlib
 import dataclasses
 import os
 import pickle
+import re
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -197,8 +199,22 @@ def test_a_backend_that_is_not_installed_says_how_to_install_it(monkeypatch: pyt
 def test_a_scheduler_that_does_not_answer_is_one_sentence(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("armillary.studies.backend._PATIENCE", 1)
     pytest.importorskip("distributed")
-    with pytest.raises(ArgumentError, match=r"none answers at 127\.0\.0\.1:9"):
-        study(load_decoder(folder)).run(tmp_path / "record", backend=Backend("dask", address="127.0.0.1:9"))
-    assert not (tmp_path / "record").exists()
+    monkeypatch.setattr(backend, "_PATIENCE", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as mute:  # takes the call and never says a word
+        for address in (f"127.0.0.1:{mute.getsockname()[1]}", "127.0.0.1:9", "127.0.0.1:99999", "no port", "", "x://y"):
+            with pytest.raises(ArgumentError, match=rf"none answers at '{re.escape(address)}'"):
+                study(load_decoder(folder)).run(tmp_path / "record", backend=Backend("dask", address=address))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_scheduler_without_workers_is_one_sentence(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(backend, "_COMING", 0.2)
+    with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None, silence_logs=50) as idle:
+        there = Backend("dask", address=idle.scheduler_address)
+        with pytest.raises(WorkersLost, match=r"must have workers, but none came .* Start some with `dask worker "):
+            study(load_decoder(folder)).run(tmp_path / "record", backend=there)
+    assert list(tmp_path.iterdir()) == []

@@ -25,6 +25,7 @@ import pytest
 
 from armillary import cli
 from armillary.cli.export import Format
+from armillary.cli.refusals import parser_words
 from armillary.errors import ArgumentError
 from armillary.estimates import MINIMUM_MEMBERS
 from armillary.models.conditions import parse_condition
@@ -633,6 +634,10 @@ BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"seed": 2**63}, "less than or equal to 9223372036854775807"),
     ({"dtype": "int8"}, "`--dtype` must be one of float32, float64, bfloat16, float16, but is 'int8'"),
     ({"device": "tpu"}, "`--device` must be auto, cpu, cuda, mps or map, but is 'tpu'"),
+    ({"level": "0.9999"}, "`--level` must be at most 0.995, so that five of 2000 resamples"),
+    ({"threads": 10**6}, "`--threads` must be at most"),
+    ({"axes": "documents"}, "`--axes` must come with --states"),
+    ({"states_array": "x"}, "`--states-array` must come with --states"),
     ({"model": "nowhere/at/all"}, "`--model` must be a GGUF file, a folder, a hub id"),
     ({"model": "nobody/nothing"}, "'nobody/nothing' is no file or folder here and the hub does not bring it"),
     ({"model": ROOT / "docs"}, "docs holds no config.json"),
@@ -649,6 +654,10 @@ def test_options_that_cannot_be_used_end_with_2_and_one_sentence(changed: dict[s
     ("changed", "got"),
     [
         ({"cut": "cut"}, "`--cut` must be truncate, split"),
+        ({"cut": "split:0"}, "`--cut` must take at least one piece, but it is 'split:0'"),
+        ({"text_column": "b"}, "`--text-column` must come with a table ending in .csv"),
+        ({"id_column": "a"}, "`--id-column` must come with a table ending in .csv"),
+        ({"documents": "one.txt", "separator": ";", "id_column": "a"}, "`--id-column` must come with a table"),
         ({"cut": "split:2"}, "Take one piece of each text with Split(pieces_per_text=1) or --cut split"),
         ({"cut": "pack:no token"}, "`--cut` must be one token of the tokenizer"),
         ({"separator": ";"}, "`--separator` must be left out here"),
@@ -673,6 +682,7 @@ def test_documents_that_cannot_be_read_as_asked_end_with_2_and_one_sentence(
         (("--genre", "poems"), "`--genre` must be one of reference, docstrings"),
         (("--separator", ";"), "`--separator` must come with --documents"),
         (("--id-column", "id"), "`--id-column` must come with --documents"),
+        (("--text-column", "body"), "`--text-column` must come with --documents"),
     ],
 )
 def test_options_about_texts_are_judged_before_a_model_is_loaded(
@@ -772,6 +782,23 @@ def test_a_place_where_no_record_can_be_written_is_refused_before_a_model_is_loa
     named = place if Path(place).parent == Path() else str(Path(place).parent)
     assert outcome.code == 2 and named in outcome.sentence and listing() == before
     assert Path("taken/study.toml").read_text() == Path("file").read_text() == "mine"
+
+
+def test_what_the_output_goes_to_may_be_full(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("armillary.cli.terminal.print_json", full)
+    outcome = lab("--dry-run", "--json")
+    words = "armillary: A file, or what the output goes to, cannot be used (No space left on device). Check the disk"
+    assert outcome.code == 2 and outcome.sentence.startswith(words)
+
+
+def test_a_path_that_the_parser_names_is_not_named_twice() -> None:
+    said = "Invalid value for '--documents': path '/a' is not readable"
+    assert parser_words(said, ["lab", "--documents", "/a"]) == f"{said}. See `armillary lab --help`."
+    said = "Invalid value for '--seed': not a number"
+    assert parser_words(said, ["lab", "--seed", "x"]) == f"{said}, but it is 'x'. See `armillary lab --help`."
 
 
 def test_a_disk_that_fills_up_while_the_record_is_written_loses_nothing_and_the_same_command_ends_it(
@@ -900,6 +927,14 @@ def test_an_interrupt_while_loading_or_checking_says_so(
     assert lab() == Outcome(130, "", "armillary: Interrupted; nothing was written.\n") and listing() == []
     outcome = armillary("check", "--model", models["llama"])
     assert outcome == Outcome(130, "", "armillary: Interrupted; nothing was changed.\n")
+
+
+def test_an_interrupt_before_a_command_has_begun_says_so(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("armillary.cli.lab.require_interval", interrupted)
+    assert lab() == Outcome(130, "", "armillary: Interrupted; nothing was changed.\n") and listing() == []
 
 
 KEPT = (

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from armillary.errors import ArgumentError
 from armillary.models import shelf
@@ -94,6 +96,30 @@ def test_a_cache_that_cannot_be_written_says_which_variable_to_set(file, tmp_pat
         load_decoder(file)
     monkeypatch.setenv("ARMILLARY_CACHE", str(tmp_path / "elsewhere"))
     assert load_decoder(file, device="cpu").facts.layers == 4
+
+
+def test_a_cache_of_somebody_else_and_a_full_disk_say_which_variable_to_set(tmp_path, monkeypatch):
+    file = tiny_gguf(tiny_llama(), tmp_path / "tiny.gguf")
+    monkeypatch.setenv("ARMILLARY_CACHE", str(tmp_path / "cache"))
+    real = Path.exists
+
+    def denied(path: Path) -> bool:
+        if path.name.startswith("gguf-"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path)
+
+    def full(*_: object, **__: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    for target, broken, said in (
+        ("pathlib.Path.exists", denied, "denied"),
+        ("safetensors.torch.save_file", full, "No space"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(target, broken)
+            with pytest.raises(ArgumentError, match=f"{said}.* Set the environment variable ARMILLARY_CACHE"):
+                load_decoder(file, device="cpu")
+    assert not (tmp_path / "cache").exists() or list((tmp_path / "cache").iterdir()) == []
 
 
 def test_without_the_wheel_one_sentence_brings_the_command(monkeypatch):

@@ -217,6 +217,9 @@ def test_the_command_measures_a_file_of_states_and_names_what_does_not_go_with_i
     declared = ("--axes", "documents,layers,tokens,width")
     code, said = lab(*declared, "--model", "x")
     assert code == 2 and "Argument `--model` must be left out with --states" in said
+    for other in ("--memory-limit=1GiB", "--backend=processes", "--dtype=float16", "--threads=1", "--dry-run"):
+        code, said = lab(*declared, other)
+        assert code == 2 and f"`{other.partition('=')[0]}` must be left out with --states" in said
     code, said = lab(*declared, "--layers", "0,3-4")
     assert code == 2 and "Argument `--layers` must give 5 increasing numbers" in said
     assert not Path("record").exists()

@@ -209,8 +209,27 @@ def test_a_damaged_table_is_refused_in_one_sentence(
 def test_a_file_without_any_text_is_refused(tmp_path: Path, tokenizer: Any, name: str, content: str) -> None:
     (tmp_path / name).write_text(content)
     separator = "\n\n" if name == "t.txt" else None
-    with pytest.raises(ArgumentError, match="none can: there is no text in it"):
+    with pytest.raises(ArgumentError, match=r"none can \(there is no text in it\)"):
         Documents.read(tmp_path / name, tokenizer, limit=9, tokens=4, separator=separator)
+
+
+def test_damage_behind_the_sound_footer_of_a_parquet_file_is_one_sentence_too(tmp_path: Path, tokenizer: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    path = tmp_path / "t.parquet"
+    pandas.DataFrame(ROWS).to_parquet(path)
+    damaged = bytearray(path.read_bytes())
+    damaged[8:60] = b"\xff" * 52  # pages; the footer that names the columns stands behind them
+    path.write_bytes(bytes(damaged))
+    with pytest.raises(ArgumentError, match=r"must be a readable file of texts in UTF-8, but .* is not: .*Convert"):
+        Documents.read(path, tokenizer, limit=9, tokens=4)
+
+
+def test_a_number_too_long_to_be_read_costs_its_row_and_no_more(tmp_path: Path, tokenizer: Any) -> None:
+    rows = [{"text": f"enough words {k}"} for k in range(2)]
+    (tmp_path / "t.jsonl").write_text("\n".join(['{"text": 1' + "0" * 9999 + "}", *map(json.dumps, rows)]))
+    found = Documents.read(tmp_path / "t.jsonl", tokenizer, limit=9, tokens=4)
+    assert found.titles == ("row 2", "row 3") and [one.title for one in found.skipped] == ["row 1"]
+    assert "not JSON" in found.skipped[0].reason
 
 
 # --- data sets

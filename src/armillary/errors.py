@@ -13,6 +13,7 @@ __all__ = [
     "CheckMissed",
     "MissingIngredientError",
     "DiskError",
+    "Interrupted",
     "NothingLeft",
     "NumericalError",
     "UnsoundError",
@@ -43,6 +44,12 @@ class DiskError(ArmillaryError):
     """A disk that is full: what was finished before is kept, and the same command goes on from there."""
 
     exit_code = 2
+
+
+class Interrupted(ArmillaryError):
+    """Somebody asked a command to end: the message says what it left behind."""
+
+    exit_code = 130
 
 
 class WorkersLost(ArmillaryError):

@@ -398,8 +398,8 @@ def require_choices(level: float, resamples: int) -> None:
     least = math.ceil(10.0 / (1.0 - level) - 1e-9)
     if resamples < least:
         raise ArgumentError(
-            f"Argument `resamples` must be at least {least} for level {level:g}, so that five lie beyond either end, "
-            f"but is {resamples}. Use 2000."
+            f"Argument `resamples` must be at least {least} for level {level:.12g}, so that five lie beyond either "
+            f"end, but is {resamples}. Use {max(least, 2000)}, or a lower level."
         )
 
 

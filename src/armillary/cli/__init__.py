@@ -15,7 +15,7 @@ import typer
 
 from armillary.cli import check, export, lab, report, simulate
 from armillary.cli.refusals import is_out_of_memory, parser_words, refuse, with_options
-from armillary.errors import ArmillaryError
+from armillary.errors import ArmillaryError, Interrupted
 
 __all__ = ["app", "main"]
 
@@ -45,10 +45,14 @@ def main() -> None:
     except typer.exceptions.TyperException as error:  # a wrong option: the parser's own sentence
         code = refuse(parser_words(error.format_message(), arguments), error.exit_code)
     except OSError as error:  # a full disk, a folder that was taken away: nothing of armillary's own
-        where = f"{error.filename} " if error.filename else ""
-        code = refuse(f"{where}cannot be used ({error.strerror or error}). Check the disk, or name another place.", 2)
+        where = error.filename or "A file, or what the output goes to,"
+        why = f"cannot be used ({error.strerror or error})"
+        code = refuse(f"{where} {why}. Check the disk and its permissions, or name another place.", 2)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
         code = refuse("The memory of this machine does not suffice. Lower --batch-size or --max-tokens.", 2)
+    else:
+        if code == Interrupted.exit_code:  # before the command had begun: the parser ends without a word
+            refuse("Interrupted; nothing was changed.", code)
     sys.exit(code if isinstance(code, int) else 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,10 +33,16 @@ StatesArray = Annotated[
     str | None, typer.Option(help="With --states: name of the array. Default: the only one with four axes.")
 ]
 
+_OF_STATES = (
+    "states", "axes", "states_array", "layers", "max_documents", "max_tokens", "batch_size", "seed", "level", "out",
+    "as_json", "quiet",
+)  # fmt: skip
+"""What says something of states; every other option would be ignored, and is refused instead."""
+
 
 def captured(
     states: Path, *, axes: str | None, array: str | None, layers: str | None, max_documents: int | None,
-    max_tokens: int | None, batch_size: int, seed: int, level: float, others: Mapping[str, object],
+    max_tokens: int | None, batch_size: int, seed: int, level: float, given: Sequence[str],
 ) -> CapturedStates:  # fmt: skip
     """The study of states that the options ask for.
 
@@ -46,11 +52,10 @@ def captured(
     from armillary.models.states import AXES, States
     from armillary.studies.captured import CapturedStates
 
-    given = [name for name, value in others.items() if value]
-    if given:
+    if others := [name for name in given if name not in _OF_STATES]:
         raise ArgumentError(
-            f"Argument `{given[0]}` must be left out with --states, but was given: states bring neither decoder nor "
-            "texts with them. Leave it out."
+            f"Argument `--{others[0].replace('_', '-')}` must be left out with --states, but was given: states bring "
+            "neither decoder nor texts with them, and are measured here and now. Leave it out."
         )
     if axes is None:
         raise ArgumentError(

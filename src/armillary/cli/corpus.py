@@ -11,7 +11,7 @@ from armillary.cli.terminal import notice
 from armillary.errors import ArgumentError, NothingLeft, UnsoundError
 from armillary.models.cutting import parse_cut
 from armillary.models.genres import embedded
-from armillary.models.text_places import texts_at
+from armillary.models.text_places import TEXT_COLUMN, texts_at
 from armillary.models.texts import Source
 
 if TYPE_CHECKING:
@@ -95,7 +95,11 @@ class Corpus:
     def _source(self) -> Source:
         """The texts, not yet read."""
         if self.path is None:
-            for option, value in (("--separator", self.separator), ("--id-column", self.id_column)):
+            for option, value in (
+                ("--separator", self.separator),
+                ("--text-column", None if self.text_column == TEXT_COLUMN else self.text_column),
+                ("--id-column", self.id_column),
+            ):
                 if value is not None:
                     raise ArgumentError(
                         f"Argument `{option}` must come with --documents, but no documents are named and it is "

@@ -14,6 +14,7 @@ from armillary.cli.options import LARGEST_SEED, AsJson, Quiet
 from armillary.cli.report import drawn
 from armillary.cli.source import AllowPickle, Device, Dtype, Model, Revision, Source, Tokenizer, TrustRemoteCode
 from armillary.cli.study import laboratory, require_interval
+from armillary.errors import ArgumentError
 from armillary.studies.presets import DEFAULT_PRESET, PRESETS, Preset
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def _from_preset(choice: str) -> str:
 
 
 def lab(
+    context: typer.Context,
     model: Model = None,
     revision: Revision = None,
     tokenizer: Tokenizer = None,
@@ -134,13 +136,17 @@ def lab(
     require_interval(level=level, documents=max_documents or chosen.documents)
     if not dry_run:
         Record.require_new(out)
+    for option, value in (("--axes", axes), ("--states-array", states_array)):
+        if value is not None and states is None:
+            raise ArgumentError(
+                f"Argument `{option}` must come with --states, but it is {value!r} and no file of states is named. "
+                "Leave it out, or name the file."
+            )
     if states is not None:
-        others = {"--model": model, "--revision": revision, "--tokenizer": tokenizer, "--documents": documents,
-                  "--genre": genre, "--conditions": conditions, "--dry-run": dry_run}  # fmt: skip
         with terminal.interruptible(out):
             there = captured(
                 states, axes=axes, array=states_array, layers=layers, max_documents=max_documents,
-                max_tokens=max_tokens, batch_size=batch_size, seed=seed, level=level, others=others,
+                max_tokens=max_tokens, batch_size=batch_size, seed=seed, level=level, given=_given(context),
             )  # fmt: skip
             with terminal.progress("measuring", quiet=quiet) as progress:
                 record = there.run(out, progress=progress)
@@ -159,6 +165,12 @@ def lab(
         with terminal.progress("measuring", quiet=quiet) as progress:
             record = study.run(out, backend=place, progress=progress, notice=None if quiet else terminal.notice)
         _told(record, as_json=as_json, quiet=quiet)
+
+
+def _given(context: typer.Context) -> list[str]:
+    """The options that were written on the command line."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]
 
 
 def _told(record: Record, *, as_json: bool, quiet: bool) -> None:

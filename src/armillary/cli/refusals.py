@@ -68,7 +68,7 @@ def parser_words(sentence: str, arguments: Sequence[str]) -> str:
     option = re.match(r"Invalid value for '(--[\w-]+)'", said)
     spread = [part for text in arguments for part in (text.split("=", 1) if text.startswith("--") else [text])]
     given = [value for name, value in pairwise(spread) if option and name == option[1]]
-    got = f", but it is {given[-1]!r}" if given else ""
+    got = f", but it is {given[-1]!r}" if given and repr(given[-1]) not in said else ""
     unknown = arguments[0].startswith("-") or said.startswith("No such command")
     command = "" if unknown else f"{arguments[0]} "
     return f"{said}{got}. See `armillary {command}--help`."

@@ -24,6 +24,13 @@ def require_interval(*, level: float, documents: int) -> None:
     if not 0 < level < 1:
         remedy = f"Write {level / 100:g}." if 50 <= level < 100 else "Write 0.95, for instance."
         raise ArgumentError(f"Argument `--level` must lie between 0 and 1, but it is {level:g}. {remedy}")
+    from armillary.studies.laboratory import Laboratory
+
+    if level > (highest := 1 - 10 / Laboratory.resamples):
+        raise ArgumentError(
+            f"Argument `--level` must be at most {highest:g}, so that five of {Laboratory.resamples} resamples lie "
+            f"beyond either end, but it is {level:.12g}. Lower it."
+        )
     if documents < 2:
         raise UnsoundError(
             "Argument `--max-documents` must be at least 2, but it is 1: tokens of one document are dependent, so one "

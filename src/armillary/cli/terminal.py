@@ -10,12 +10,11 @@ from typing import Any
 
 import typer
 
-from armillary.cli.refusals import refuse
+from armillary.errors import Interrupted
 
-__all__ = ["DONE_WITH_SKIPS", "INTERRUPTED", "interruptible", "notice", "print_json", "progress"]
+__all__ = ["DONE_WITH_SKIPS", "interruptible", "notice", "print_json", "progress"]
 
 DONE_WITH_SKIPS = 5
-INTERRUPTED = 130
 
 
 @contextmanager
@@ -36,7 +35,7 @@ def interruptible(record: Path | None = None) -> Iterator[None]:
             )
         else:
             words = "Interrupted; nothing was written."
-        raise typer.Exit(refuse(words, INTERRUPTED)) from None
+        raise Interrupted(words) from None
 
 
 @contextmanager

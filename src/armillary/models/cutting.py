@@ -240,6 +240,8 @@ def parse_cut(text: str) -> Cut:
     if kind == "truncate" and not rest:
         return Truncate()
     if kind == "split" and len(numbers) <= 2 and all(number.isdecimal() for number in numbers):
+        if numbers and int(numbers[0]) < 1:
+            raise ArgumentError(f"Argument `cut` must take at least one piece, but it is {text!r}. Write split:1.")
         return Split(*map(int, numbers))
     if kind == "pack" and rest:
         return Pack(rest)

@@ -153,8 +153,8 @@ def _trouble(fitting: int, tally: Tally, rule: Rule, where: str) -> ArgumentErro
             f"(the longest has {tally.longest}). Ask for {tally.longest} tokens or fewer{every}, give longer texts, or "
             f"pack short ones: {_ONE_LENGTH}."
         )
-    first = f"{tally.skipped[0].title!r} is {tally.skipped[0].reason}" if tally.skipped else "there is no text in it"
+    first = f"{tally.skipped[0].title!r}: {tally.skipped[0].reason}" if tally.skipped else "there is no text in it"
     return ArgumentError(
-        f"Argument `documents` must hold at least one text that can be used, but of {where} none can: {first}. "
+        f"Argument `documents` must hold at least one text that can be used, but of {where} none can ({first}). "
         "Give UTF-8 texts that are not empty."
     )

@@ -102,7 +102,11 @@ def shelved(path: Path, *, own_tokenizer: bool = True) -> Shelved:
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     folder = cache_folder() / f"gguf-{sha256[:16]}-{_CONVERSION}"
-    if folder.exists():
+    try:
+        there = folder.exists()
+    except OSError as trouble:  # a home that belongs to somebody else
+        raise _no_cache(folder.parent, trouble) from trouble
+    if there:
         found = _checked(folder, sha256)
         if found is not None and (not own_tokenizer or (folder / "tokenizer.json").is_file()):
             return found
@@ -145,6 +149,8 @@ def _hash_of(content: bytes) -> str:
 
 def _convert(path: Path, folder: Path, sha256: str, *, own_tokenizer: bool) -> None:
     """Write the folder whole or not at all: beside its place first, then renamed."""
+    from safetensors import SafetensorError
+
     content = gguf_content(path, own_tokenizer=own_tokenizer)
     tokenizer = content.tokenizer
     listed = {"tokens": tokenizer.tokens, "spare": tokenizer.spare}
@@ -160,10 +166,7 @@ def _convert(path: Path, folder: Path, sha256: str, *, own_tokenizer: bool) -> N
         folder.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     except OSError as trouble:
-        raise ArgumentError(
-            f"Argument ARMILLARY_CACHE must name a folder that can be written, but {folder.parent} cannot: "
-            f"{trouble.strerror}. Set the environment variable ARMILLARY_CACHE to another folder."
-        ) from trouble
+        raise _no_cache(folder.parent, trouble) from trouble
     try:
         weight_hash = _write_weights(content.tensors, beside / "model.safetensors")
         for name, data in files.items():
@@ -181,8 +184,18 @@ def _convert(path: Path, folder: Path, sha256: str, *, own_tokenizer: bool) -> N
         except OSError:
             if not folder.exists():  # otherwise another process was faster: its folder is as good, and is checked
                 raise
+    except (OSError, SafetensorError) as trouble:  # a full disk, which the library says in its own words
+        raise _no_cache(folder.parent, trouble) from trouble
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def _no_cache(folder: Path, trouble: Exception) -> ArgumentError:
+    why = trouble.strerror if isinstance(trouble, OSError) and trouble.strerror else " ".join(str(trouble).split())
+    return ArgumentError(
+        f"Argument ARMILLARY_CACHE must name a folder that can be written, but {folder} cannot: {why}. Set the "
+        "environment variable ARMILLARY_CACHE to another folder."
+    )
 
 
 def _write_weights(tensors: dict[str, Any], path: Path) -> str:

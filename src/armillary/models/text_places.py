@@ -9,7 +9,10 @@ from armillary.models.text_files import folder, separated_file
 from armillary.models.text_tables import TABLE_ENDINGS, table_ending, table_file
 from armillary.models.texts import Source
 
-__all__ = ["texts_at"]
+__all__ = ["TEXT_COLUMN", "texts_at"]
+
+TEXT_COLUMN = "text"
+"""Of a table, unless another one is named."""
 
 
 def texts_at(path: Path, *, separator: str | None, text_column: str, id_column: str | None) -> Source:
@@ -31,6 +34,15 @@ def texts_at(path: Path, *, separator: str | None, text_column: str, id_column: 
             f"{'a table' if table else 'a folder'}, which keeps documents apart by itself. Leave it out, or give a "
             "text file."
         )
+    for name, column in (
+        ("text_column", None if text_column == TEXT_COLUMN else text_column),
+        ("id_column", id_column),
+    ):
+        if column is not None and not table:
+            raise ArgumentError(
+                f"Argument `{name}` must come with a table ending in {', '.join(TABLE_ENDINGS)}, but it is {column!r} "
+                f"while {path} is none. Leave it out, or name a table."
+            )
     if table:
         return table_file(path, text_column=text_column, id_column=id_column)
     if not path.is_file():

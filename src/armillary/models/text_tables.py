@@ -178,7 +178,7 @@ def _json_row(title: str, line: bytes) -> Row:
         row = json.loads(line.decode("utf-8"))
     except UnicodeDecodeError as trouble:
         return Skipped(title, f"not UTF-8: byte {trouble.start} of the line is 0x{line[trouble.start]:02x}")
-    except (json.JSONDecodeError, RecursionError) as trouble:
+    except (ValueError, RecursionError) as trouble:  # a number of thousands of digits is a ValueError too
         return Skipped(title, f"not JSON: {trouble}")
     return row if isinstance(row, dict) else Skipped(title, f"no JSON object but {type(row).__name__}")
 
@@ -199,7 +199,7 @@ def _separated_values(path: Path, delimiter: str) -> tuple[tuple[str, ...], Iter
         )
         first = next(reader)
     except _TROUBLES as trouble:
-        raise not_readable(path, " ".join(str(trouble).split())) from trouble
+        raise not_readable(path, " ".join(str(trouble).split()).rstrip(".")) from trouble
     if not isinstance(first.index, pd.RangeIndex):
         raise not_readable(path, "its first row has more fields than the header")
     return tuple(map(str, first.columns)), _chunks(path, first, reader)
@@ -215,7 +215,7 @@ def _chunks(path: Path, first: Any, reader: Any) -> Iterator[Row]:
             for chunk in reader:
                 yield from chunk.to_dict("records")
     except _TROUBLES as trouble:
-        raise not_readable(path, " ".join(str(trouble).split())) from trouble
+        raise not_readable(path, " ".join(str(trouble).split()).rstrip(".")) from trouble
 
 
 def _parquet(path: Path, wanted: list[str]) -> tuple[tuple[str, ...], Iterator[Row]]:
@@ -225,14 +225,22 @@ def _parquet(path: Path, wanted: list[str]) -> tuple[tuple[str, ...], Iterator[R
     try:
         file = pyarrow.parquet.ParquetFile(path)
     except (pyarrow.ArrowException, OSError) as trouble:
-        raise not_readable(path, " ".join(str(trouble).split())) from trouble
+        raise not_readable(path, " ".join(str(trouble).split()).rstrip(".")) from trouble
     names = tuple(file.schema_arrow.names)
     columns = [name for name in dict.fromkeys(wanted) if name in names]
 
     def found() -> Iterator[Row]:
+        batches = file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns)
         with file:
-            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns):
-                yield from batch.to_pylist()
+            while True:
+                try:
+                    some = next(batches, None)
+                    rows_ = [] if some is None else some.to_pylist()
+                except (pyarrow.ArrowException, OSError, ValueError) as trouble:  # damage behind a sound footer
+                    raise not_readable(path, " ".join(str(trouble).split()).rstrip(".")) from trouble
+                if some is None:
+                    return
+                yield from rows_
 
     return names, found()
 

@@ -25,6 +25,7 @@ BACKENDS = ("here", "processes", "dask", "ray")
 _INSTALL = {"dask": "pip install armillary[dask]", "ray": "pip install ray"}
 _ATTEMPTS = 3
 _PATIENCE = 20  # seconds for a scheduler to answer
+_COMING = 60  # seconds for the first worker to come
 _LOST = {"TerminatedWorkerError", "BrokenProcessPool", "KilledWorker", "CancelledError", "FutureCancelledError"}
 """What joblib and Dask call it when workers are gone and with them what they were doing."""
 
@@ -148,6 +149,8 @@ class Backend:
         """
         from distributed import Client, LocalCluster, as_completed
 
+        if self.address is not None:
+            _require_scheduler(self.address)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a port that is taken is no trouble of the user's
@@ -162,20 +165,55 @@ class Backend:
                 )
                 client = opened.enter_context(Client(cluster, set_as_default=False, timeout=_PATIENCE))
         except OSError as trouble:
-            raise ArgumentError(
-                f"Argument `address` must be that of a Dask scheduler, but none answers at {self.address} "
-                f"({type(trouble).__name__}). Start one with `dask scheduler`, or leave it out for workers on this "
-                "machine."
+            if self.address is not None:
+                raise _no_scheduler(self.address, trouble) from trouble
+            raise WorkersLost(
+                f"Workers must start on this machine, but Dask could not start {self.workers} of them "
+                f'({type(trouble).__name__}: {trouble}). Ask for fewer, or use backend "processes".'
             ) from trouble
 
         def parallel(calls: Iterable[Any]) -> Iterable[Any]:
-            client.wait_for_workers(1, timeout=60)
+            try:
+                client.wait_for_workers(1, timeout=_COMING)
+            except TimeoutError as trouble:
+                raise WorkersLost(
+                    f"A Dask scheduler must have workers, but none came to {cluster} within {_COMING} seconds. Start "
+                    f"some with `dask worker {self.address or 'HOST:PORT'}`; the same command goes on from what is "
+                    "finished."
+                ) from trouble
             futures = [client.submit(function, *arguments, pure=False) for function, arguments, _ in calls]
             for future in as_completed(futures, loop=client.loop):
                 yield future.result()
                 future.release()
 
         return parallel
+
+
+def _require_scheduler(address: str) -> None:
+    """Refuse an address where no scheduler answers, without a client: one that was never open cannot be closed."""
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    from distributed.comm import connect
+    from distributed.security import Security
+
+    async def answered() -> None:
+        arguments = Security().get_connection_args("client")
+        comm = await asyncio.wait_for(connect(address, timeout=_PATIENCE, **arguments), _PATIENCE)
+        comm.abort()
+
+    try:
+        with ThreadPoolExecutor(1) as beside:  # a notebook has a loop of its own in this thread
+            beside.submit(lambda: asyncio.run(answered())).result()
+    except (OSError, ValueError, TypeError, OverflowError) as trouble:  # the latter three say that it is no address
+        raise _no_scheduler(address, trouble) from trouble
+
+
+def _no_scheduler(address: str, trouble: Exception) -> ArgumentError:
+    return ArgumentError(
+        f"Argument `address` must be that of a Dask scheduler, such as 10.0.0.7:8786, but none answers at {address!r} "
+        f"({type(trouble).__name__}). Start one with `dask scheduler`, or leave it out for workers on this machine."
+    )
 
 
 # in a worker ----------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,6 +36,8 @@ __all__ = ["Laboratory"]
 Progress = Callable[[str, int, int], None]
 """Called with a sentence, the documents done and the documents in all."""
 
+
+_MOST_THREADS = max(256, os.cpu_count() or 1)
 
 HERE = Backend()
 """This process."""
@@ -123,6 +126,11 @@ class Laboratory:
                     f"Argument `{name}` must be a whole number from {least} up, but it is {getattr(self, name)}. "
                     "Leave it out for the default."
                 )
+        if (self.threads or 1) > _MOST_THREADS:  # more than a processor can start end the process without a word
+            raise ArgumentError(
+                f"Argument `threads` must be at most {_MOST_THREADS}, but it is {self.threads}. Ask for as many as "
+                f"this machine has processors ({os.cpu_count()})."
+            )
         self.documents.check_independent()
         self.documents.check_context(facts.context)
         self.documents.check_vocabulary(facts.vocabulary)
