@@ -532,8 +532,8 @@ def test_names_in_any_script_and_texts_that_spell_special_tokens_are_documents(
 BAD_FOLDERS: dict[str, tuple[dict[str, str | bytes], str]] = {
     "no documents": ({}, "none of the 0 entries"),
     "nothing that is text": ({"a.pdf": LONG}, "none of the 1 entries"),
-    "empty": ({"a.txt": "", "b.txt": " \n"}, "'a.txt' is empty"),
-    "not UTF-8": ({"a.txt": b"\xe4\xf6" * 50}, "'a.txt' is not UTF-8: byte 0 is 0xe4"),
+    "empty": ({"a.txt": "", "b.txt": " \n"}, "'a.txt': empty"),
+    "not UTF-8": ({"a.txt": b"\xe4\xf6" * 50}, "'a.txt': not UTF-8: byte 0 is 0xe4"),
     "too short": ({"a.txt": "abc", "b.txt": "abcd"}, "none has 24 tokens (the longest has 4)"),
     "one document": ({"a.txt": LONG}, "must hold at least two documents of 24 tokens, but it holds one, 'a.txt'"),
     "one that can be used": ({"a.txt": LONG, "b.txt": "b"}, "'b.txt' was skipped: too short"),

@@ -218,14 +218,15 @@ def test_damage_behind_the_sound_footer_of_a_parquet_file_is_one_sentence_too(tm
     path = tmp_path / "t.parquet"
     pandas.DataFrame(ROWS).to_parquet(path)
     damaged = bytearray(path.read_bytes())
-    damaged[8:60] = b"\xff" * 52  # pages; the footer that names the columns stands behind them
+    pages = len(damaged) - 8 - int.from_bytes(damaged[-8:-4], "little")  # before the footer, which names the columns
+    damaged[4:pages] = b"\xff" * (pages - 4)
     path.write_bytes(bytes(damaged))
     with pytest.raises(ArgumentError, match=r"must be a readable file of texts in UTF-8, but .* is not: .*Convert"):
         Documents.read(path, tokenizer, limit=9, tokens=4)
 
 
 def test_a_number_too_long_to_be_read_costs_its_row_and_no_more(tmp_path: Path, tokenizer: Any) -> None:
-    rows = [{"text": f"enough words {k}"} for k in range(2)]
+    rows = [{"text": f"{k} enough words"} for k in range(2)]
     (tmp_path / "t.jsonl").write_text("\n".join(['{"text": 1' + "0" * 9999 + "}", *map(json.dumps, rows)]))
     found = Documents.read(tmp_path / "t.jsonl", tokenizer, limit=9, tokens=4)
     assert found.titles == ("row 2", "row 3") and [one.title for one in found.skipped] == ["row 1"]
