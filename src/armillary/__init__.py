@@ -174,6 +174,7 @@ _PUBLIC = {
     "default_measurements": "armillary.studies.plan",
     "Backend": "armillary.studies.backend",
     "Laboratory": "armillary.studies.laboratory",
+    "Simulation": "armillary.studies.simulation",
     "CapturedStates": "armillary.studies.captured",
     "States": "armillary.models.states",
     "ArmillaryError": "armillary.errors",
@@ -362,6 +363,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.studies.laboratory import Laboratory as Laboratory
     from armillary.studies.plan import Plan as Plan
     from armillary.studies.plan import default_measurements as default_measurements
+    from armillary.studies.simulation import Simulation as Simulation
     from armillary.trajectory import Ensemble as Ensemble
     from armillary.trajectory import Trajectory as Trajectory
 

@@ -36,6 +36,8 @@ def report(
             f"Argument `RECORD` must be one folder or two, but {len(records)} are given. Compare them two by two."
         )
     opened = [Record.open(path) for path in records]
+    if len(opened) == MOST:
+        _require_depth(opened)
     target = out if out is not None or len(opened) == 1 else Path(f"{_name(records[0])}-beside-{_name(records[1])}")
     if target is not None:
         _require_drawable(target)
@@ -90,6 +92,16 @@ def drawn(*records: Record, quiet: bool, folder: Path | None = None) -> Path:
 
 def _name(path: Path) -> str:
     return path.absolute().name
+
+
+def _require_depth(opened: list[Record]) -> None:
+    """Refuse two records of which one is a simulation: there is no page of two with time on it."""
+    for record in opened:
+        if record.study.get("kind") == "simulation":
+            raise ArgumentError(
+                f"Argument `RECORD` must be two records of decoders to be shown side by side, but {record.path} is a "
+                f"simulation. Draw it alone: `armillary report {record.path}`."
+            )
 
 
 def _require_drawable(folder: Path) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from armillary.cli import terminal
 from armillary.cli.options import LARGEST_SEED, AsJson, Quiet
+from armillary.cli.report import drawn
 from armillary.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -78,10 +79,11 @@ def simulate(
         )  # fmt: skip
         with terminal.progress("simulating", quiet=quiet) as told:
             record = study.run(out, told=told)
-    if as_json:
-        terminal.print_json(_summary(record))
+        if as_json:  # before anything is drawn: numbers do not wait for pictures
+            terminal.print_json(_summary(record))
+        page = drawn(record, quiet=quiet)
     if not quiet and not as_json:
-        _closing_words(record)
+        _closing_words(record, page)
 
 
 _CHOICES = (
@@ -263,7 +265,7 @@ def _strict(value: float) -> float | None:
     return value if value == value and abs(value) != float("inf") else None
 
 
-def _closing_words(record: Record) -> None:
+def _closing_words(record: Record, page: Path) -> None:
     study, data = record.study, record.dataset
     typer.echo(
         f"{study['dynamics']}; {study['systems']} starts of {study['tokens']} tokens in dimension {study['dim']}"
@@ -278,4 +280,4 @@ def _closing_words(record: Record) -> None:
             typer.echo(
                 f"  {name}: {last.mean():.6g} at the end (over starts from {last.min():.4g} to {last.max():.4g})"
             )
-    typer.echo(f"record: {record.path}")
+    typer.echo(f"record: {record.path}\nreport: {page}")

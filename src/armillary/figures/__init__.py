@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Rule, Style, Tiles, View
+from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Playback, Rule, Style, Tiles, View
 from armillary.figures.printed import FORMATS, write_figures
 from armillary.figures.reading import Reading
-from armillary.figures.registry import drawings, figure, figure_names
+from armillary.figures.registry import drawings, figure, figure_names, figure_of_run, reading_of
+from armillary.figures.run import Run
 
 __all__ = [
     "figure",
+    "figure_of_run",
     "figure_names",
+    "reading_of",
     "drawings",
     "write_figures",
     "FORMATS",
     "Reading",
+    "Run",
     "Drawing",
     "View",
     "Panel",
     "Curve",
     "Rule",
     "Tiles",
+    "Playback",
     "Axis",
     "Control",
     "Style",

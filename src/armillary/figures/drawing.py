@@ -14,7 +14,7 @@ from typing import Literal
 
 from armillary.errors import ArgumentError
 
-__all__ = ["Axis", "Control", "Curve", "Drawing", "Panel", "Rule", "Style", "Tiles", "View"]
+__all__ = ["Axis", "Control", "Curve", "Drawing", "Panel", "Playback", "Rule", "Style", "Tiles", "View"]
 
 SHORTEST_ALT = 40
 HEAD_ROOM = 0.14  # of the range: what the name of a rule near an end needs beyond it
@@ -52,8 +52,9 @@ class Curve:
         low: lower interval ends, as long as `y`, or empty.
         high: upper interval ends, as long as `y`, or empty.
         style: how it looks.
-        shape: "line", "dots" (interval as a bar; horizontal where the y axis has names), "steps", or "mark": open
-            markers without a line, named like the curve whose reference they are and not listed in a legend.
+        shape: "line", "dots" (interval as a bar; horizontal where the y axis has names), "steps", "points" (markers
+            without a line), or "mark": open markers without a line, named like the curve whose reference they are and
+            not listed in a legend.
     """
 
     name: str
@@ -62,7 +63,7 @@ class Curve:
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
     style: Style = field(default_factory=Style)
-    shape: Literal["line", "dots", "steps", "mark"] = "line"
+    shape: Literal["line", "dots", "steps", "points", "mark"] = "line"
 
     def __post_init__(self) -> None:
         lengths = {len(self.x), len(self.y)} | ({len(self.low), len(self.high)} if self.low or self.high else set())
@@ -121,6 +122,31 @@ class Tiles:
 
 
 @dataclass(frozen=True)
+class Playback:
+    """Tokens on the unit sphere of three dimensions, time after time: what a page lets a reader turn and play.
+
+    Args:
+        times: what each time is called.
+        points: unit vectors, `times tokens 3`.
+        colors: `#rrggbb` of each token.
+        names: for each color what it stands for, in the order of the legend.
+    """
+
+    times: tuple[str, ...]
+    points: tuple[tuple[tuple[float, float, float], ...], ...]
+    colors: tuple[str, ...]
+    names: tuple[tuple[str, str], ...]
+
+    def __post_init__(self) -> None:
+        tokens = {len(frame) for frame in self.points}
+        if len(self.points) != len(self.times) or tokens != {len(self.colors)}:
+            raise ArgumentError(
+                f"Argument `points` must hold {len(self.times)} times of {len(self.colors)} tokens, one for each of "
+                f"`times` and `colors`, but holds {len(self.points)} times of {sorted(tokens)}. Transpose them."
+            )
+
+
+@dataclass(frozen=True)
 class Axis:
     """An axis: its label, scale, and the ticks that have names.
 
@@ -141,7 +167,7 @@ class Axis:
 class Panel:
     """One pair of axes with its curves and reference lines; `note` (the preparation, say) stands below the title.
 
-    A panel of `tiles` has no curves.
+    A panel of `tiles` has no curves; one whose `frame` is "picture" has no axes, and equal units both ways.
     """
 
     title: str
@@ -151,6 +177,7 @@ class Panel:
     rules: tuple[Rule, ...] = ()
     note: str = ""
     tiles: Tiles | None = None
+    frame: Literal["axes", "picture"] = "axes"
 
     @property
     def drawn(self) -> bool:
@@ -273,6 +300,7 @@ class Drawing:
         columns: panels in a row.
         printed: the choices that go into print; empty prints the starting view.
         height: panel height relative to its width.
+        playback: what the page shows in the place of the panels, which then are for print; or None.
     """
 
     name: str
@@ -284,6 +312,7 @@ class Drawing:
     columns: int = 2
     printed: tuple[tuple[str, ...], ...] = ()
     height: float = 0.72
+    playback: Playback | None = None
 
     def __post_init__(self) -> None:
         if len(self.alt.strip()) < SHORTEST_ALT:

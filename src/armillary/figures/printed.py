@@ -15,7 +15,7 @@ from armillary.errors import ArgumentError
 from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Rule, Tiles
 from armillary.figures.palette import INK
 from armillary.figures.reading import Reading
-from armillary.figures.registry import drawings
+from armillary.figures.registry import drawings, reading_of
 
 if TYPE_CHECKING:
     from armillary.records.record import Record
@@ -97,7 +97,7 @@ def write_figures(record: Record | Reading, folder: str | Path, formats: Sequenc
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     with threadpool_limits(1):  # many small products: threads would only wait for each other
-        reading = Reading.of(record)
+        reading = reading_of(record)
         drawn = drawings(reading)
     written: list[Path] = []
     for drawing in drawn.values():
@@ -147,6 +147,9 @@ def _panel(axes: Any, panel: Panel) -> None:
     for curve in panel.curves:
         if curve.shape == "dots":
             _dots(axes, curve)
+        elif curve.shape == "points":
+            look = {"ls": "", "marker": MARKERS[curve.style.marker] or "o", "ms": 3.6, "mew": 0.15, "mec": "white"}
+            axes.plot(curve.x, curve.y, color=curve.style.color, label=curve.name, **look)
         elif curve.shape == "mark":
             look = {"ls": "", "marker": MARKERS[curve.style.marker] or "o", "ms": 4.2, "mfc": "white", "mew": 1.0}
             axes.plot(curve.x, curve.y, color=curve.style.color, **look)
@@ -162,6 +165,10 @@ def _panel(axes: Any, panel: Panel) -> None:
             )
         else:
             _line(axes, curve)
+    if panel.frame == "picture":
+        axes.set_aspect("equal")
+        axes.set_axis_off()
+        return
     for rule in panel.rules:
         _rule(axes, rule, *panel.label_place(rule))
     _axis(axes, panel.x, "x", panel.x.limits)
@@ -240,7 +247,10 @@ def _rule(axes: Any, rule: Rule, end: str, above: bool) -> None:
 
 def _plain(value: float, _: int) -> str:
     """A tick of a logarithmic axis as a plain number, or a power of ten where that would be long."""
-    return f"{value:g}" if 1e-3 <= abs(value) < 1e5 else f"1e{round(math.log10(value))}"
+    if 1e-3 <= abs(value) < 1e5:
+        return f"{value:g}"
+    digits, power = f"{value:.0e}".split("e")
+    return f"{digits}e{int(power)}"
 
 
 def _axis(axes: Any, axis: Axis, which: str, limits: tuple[float, float] | None) -> None:

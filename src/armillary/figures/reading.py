@@ -83,7 +83,9 @@ class Reading:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """Names of the conditions, in the record's order."""
+        """Names of the conditions, in the record's order; none in a simulation."""
+        if "condition" not in self.dataset:
+            return ()
         return tuple(str(name) for name in self.dataset["condition"].values)
 
     @property

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Rule, Tiles
+from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Playback, Rule, Tiles
 
 __all__ = ["embedded_json", "explored"]
 
@@ -21,7 +21,8 @@ def explored(drawings: Mapping[str, Drawing]) -> dict[str, Any]:
         drawings: drawings by name.
 
     Returns:
-        For each name its controls, columns, panel height and views (by their choices joined with a bar).
+        For each name its controls, columns, panel height and views (by their choices joined with a bar), or its
+        playback.
     """
     return {name: _drawing(drawing) for name, drawing in drawings.items()}
 
@@ -39,6 +40,8 @@ def embedded_json(data: Any) -> str:
 
 
 def _drawing(drawing: Drawing) -> dict[str, Any]:
+    if drawing.playback is not None:  # the panels are for print
+        return {"playback": _playback(drawing.playback)}
     return {
         "columns": drawing.columns,
         "height": drawing.height,
@@ -49,6 +52,15 @@ def _drawing(drawing: Drawing) -> dict[str, Any]:
         "views": {
             "|".join(view.choice): [_panel(panel) for panel in view.panels if panel.drawn] for view in drawing.views
         },
+    }
+
+
+def _playback(playback: Playback) -> dict[str, Any]:
+    return {
+        "times": list(playback.times),
+        "points": [[[round(x, DIGITS - 1) for x in point] for point in frame] for frame in playback.points],
+        "colors": list(playback.colors),
+        "names": [list(pair) for pair in playback.names],
     }
 
 

@@ -70,6 +70,11 @@
           hovertemplate: "%{x:.4g} [%{customdata[0]:.4g}, %{customdata[1]:.4g}]<extra></extra>"}));
         return;
       }
+      if (c.shape === "points") {
+        out.push(Object.assign({}, base, {x: c.x, y: c.y, mode: "markers", marker: {color: c.color, size: 7, symbol: SYMBOL[c.marker] || "circle",
+          line: {color: look.card, width: 0.4}}, hovertemplate: "%{x:.4g}, %{y:.4g}"}));
+        return;
+      }
       if (c.shape === "mark") {
         out.push(Object.assign({}, base, {x: c.x, y: c.y, mode: "markers", marker: {color: c.color, size: 8,
           symbol: (SYMBOL[c.marker] || "circle") + "-open", line: {width: 1.4}}, hovertemplate: escaped(c.name) + ": %{y:.4g}"}));
@@ -119,7 +124,8 @@
 
   function plain(v) {
     if (v >= 0.001 && v < 1e5) { return String(v); }
-    return "10<sup>" + String(Math.round(Math.log10(v))).replace("-", "\u2212") + "</sup>";
+    var power = Math.floor(Math.log10(v) + 1e-9), first = Math.round(v / Math.pow(10, power));
+    return (first === 1 ? "" : first + "·") + "10<sup>" + String(power).replace("-", "\u2212") + "</sup>";
   }
 
   /* Smallest and largest positive value that a panel draws along one of its axes. */
@@ -276,7 +282,8 @@
 
   looked();
   var all = Array.prototype.map.call(document.querySelectorAll("figure[data-figure]"), function (node) {
-    return new Figure(node.getAttribute("data-figure"), node);
+    var name = node.getAttribute("data-figure"), played = figures[name].playback;
+    return played ? new Playback(played, node, {look: look, tinted: tinted}) : new Figure(name, node);
   });
   var waiting = 0;
   window.addEventListener("resize", function () {

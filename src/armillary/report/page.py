@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 from armillary.figures.drawing import Drawing
 from armillary.figures.reading import Reading
-from armillary.figures.registry import drawings
+from armillary.figures.registry import drawings, reading_of
+from armillary.figures.run import Run
 from armillary.report.attention import attention
 from armillary.report.basis import statement
 from armillary.report.limits import limits
 from armillary.report.markup import Markup, element, join
 from armillary.report.provenance import provenance
 from armillary.report.scope import scope
+from armillary.report.simulated import simulation_page
 from armillary.report.tables import (
     definitions,
     differences,
@@ -86,7 +88,8 @@ def write_report(record: Record | Reading, path: str | Path) -> Path:
     Returns:
         The file.
     """
-    return written(page(Reading.of(record)), path)
+    reading = reading_of(record)
+    return written(simulation_page(reading) if isinstance(reading, Run) else page(reading), path)
 
 
 def page(reading: Reading) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from armillary.report.markup import Markup, counted, element, facts, join, paragraph, ranges, table
 from armillary.report.words import Facts
 
-__all__ = ["conditions_table", "provenance"]
+__all__ = ["conditions_table", "flattened", "provenance"]
 
 
 _LISTED = ("titles", "first_ids", "start_tokens", "text_hashes", "packs")  # one entry a document: told in its table
@@ -18,11 +18,11 @@ _LISTED = ("titles", "first_ids", "start_tokens", "text_hashes", "packs")  # one
 def provenance(known: Facts) -> Markup:
     """Decoder facts, documents, versions, promises and everything else the record says of its origin."""
     origin = known.reading.provenance
-    parts = [facts("Decoder", _flat(known.decoder)), conditions_table(known)]
+    parts = [facts("Decoder", flattened(known.decoder)), conditions_table(known)]
     parts.append(
         facts(
             "Documents",
-            _flat({k: v for k, v in known.source.items() if k not in _LISTED}),
+            flattened({k: v for k, v in known.source.items() if k not in _LISTED}),
         )
     )
     parts.append(_documents(known))
@@ -38,9 +38,9 @@ def provenance(known: Facts) -> Markup:
     rest = {name: value for name, value in origin.items() if name not in told}
     for name, value in rest.items():
         if isinstance(value, Mapping):
-            parts.append(facts(name.replace("_", " ").capitalize(), _flat(value)))
+            parts.append(facts(name.replace("_", " ").capitalize(), flattened(value)))
     single = {name: value for name, value in rest.items() if not isinstance(value, Mapping)}
-    parts.append(facts("Record", _flat({**single, "hash of the measurements": known.reading.digest})))
+    parts.append(facts("Record", flattened({**single, "hash of the measurements": known.reading.digest})))
     choices = json.dumps(known.reading.study, indent=1, ensure_ascii=False, default=str)
     parts.append(element("details", element("summary", "Every choice of the study"), element("pre", choices)))
     return join(parts)
@@ -100,7 +100,9 @@ def _calibration(known: Facts, origin: Mapping[str, Any]) -> Markup:
     """The calibration documents, and behind a fold the rogue coordinates that they named."""
     if not origin.get("titles"):
         return Markup("")
-    plain = facts("Calibration", _flat({name: value for name, value in origin.items() if name != "rogue_coordinates"}))
+    plain = facts(
+        "Calibration", flattened({name: value for name, value in origin.items() if name != "rogue_coordinates"})
+    )
     rows = []
     for condition, by_layer in (origin.get("rogue_coordinates") or {}).items():
         alike: dict[str, list[int]] = {}
@@ -117,11 +119,17 @@ def _calibration(known: Facts, origin: Mapping[str, Any]) -> Markup:
     return join([plain, element("details", element("summary", "Rogue coordinates by condition and layer"), listing)])
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flattened(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Names and values of nested data, names of what holds them in front.
+
+    Args:
+        tree: mappings within mappings.
+        prefix: of every name.
+    """
     for name, value in tree.items():
         words = f"{prefix}{str(name).replace('_', ' ')}"
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{words}: ")
+            yield from flattened(value, f"{words}: ")
         else:
             yield words, _plain(value)
 

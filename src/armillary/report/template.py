@@ -66,7 +66,7 @@ def assembled(title: str, body: Markup, links: Markup, drawn: Mapping[str, Drawi
         body=body,
         data=embedded_json(explored(drawn)),
         plotly=plotly.offline.get_plotlyjs(),
-        script=(here / "page.js").read_text(encoding="utf-8"),
+        script="".join((here / name).read_text(encoding="utf-8") for name in ("playback.js", "page.js")),
     )
 
 

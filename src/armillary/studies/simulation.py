@@ -35,17 +35,27 @@ from armillary.observables.distances import AngularDistance
 from armillary.observables.grouping import Connected, Grouping
 from armillary.observables.rank import participation_rank
 from armillary.records.record import Record
+from armillary.studies.course import endings, groups_along_time, law_of, terms_of
 from armillary.trajectory import Trajectory
 
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Simulation", "default_measurements_along_time"]
+__all__ = ["Simulation", "default_grouping", "default_measurements_along_time"]
 
 KEPT_NUMBERS = 4_000_000
 """States are kept in the record up to so many numbers, those of the first starts beyond it."""
 
 _LIBRARIES = ("armillary", "torch", "numpy", "scipy", "xarray")
+
+
+def default_grouping(*, within: float = 0.1) -> Grouping:
+    """Groups as `armillary simulate` forms them: connected components of directions.
+
+    Args:
+        within: Angle in radians below which tokens belong to one group.
+    """
+    return Grouping(AngularDistance(), Connected(within=within))
 
 
 def default_measurements_along_time(*, within: float = 0.1) -> tuple[Measurement, ...]:
@@ -54,7 +64,7 @@ def default_measurements_along_time(*, within: float = 0.1) -> tuple[Measurement
     Args:
         within: Angle in radians below which tokens belong to one group (connected components).
     """
-    groups = Grouping(AngularDistance(), Connected(within=within))
+    groups = default_grouping(within=within)
     return (
         mean_overlap.after("normalize"),
         smallest_overlap.after("normalize"),
@@ -79,6 +89,7 @@ class Simulation:
         integrator: How time is stepped.
         merging: When tokens count as one, or None.
         measurements: What is measured; the default list if None.
+        grouping: Which tokens share a group, for labels and endings in the record; `default_grouping()` if None.
         level: Nominal coverage of the intervals over starts.
         resamples: How many times starts are resampled.
         seed: Of the resampling.
@@ -95,6 +106,7 @@ class Simulation:
     integrator: Integrator
     merging: Merging | None = None
     measurements: Sequence[Measurement] | None = None
+    grouping: Grouping | None = None
     level: float = 0.95
     resamples: int = 2000
     seed: int = 0
@@ -112,6 +124,11 @@ class Simulation:
     def measured(self) -> tuple[Measurement, ...]:
         """What is measured at every kept time."""
         return default_measurements_along_time() if self.measurements is None else tuple(self.measurements)
+
+    @property
+    def groups(self) -> Grouping:
+        """Which tokens share a group."""
+        return default_grouping() if self.grouping is None else self.grouping
 
     def run(self, path: str | Path, *, told: Callable[[str, int, int], None] | None = None) -> Record:
         """Simulate, measure and write the record.
@@ -163,6 +180,14 @@ class Simulation:
             run.states[:shown].numpy(),
             {"definition": "configurations as they were kept; unit rows where the norm holds tokens to the sphere"},
         )
+        variables["group"] = (
+            ("shown", "time", "token"),
+            groups_along_time(run.states[:shown], self.groups).numpy(),
+            {
+                "definition": "group of each token, numbered by first appearance; -1 for a token in no group",
+                "grouping": str(self.groups),
+            },
+        )
         coordinates = {
             "system": np.arange(systems),
             "time": ("time", np.asarray(run.at), {"units": "layers" if run.axis == "depth" else "units of time s"}),
@@ -203,10 +228,13 @@ class Simulation:
         }
 
     def _study(self, run: Trajectory) -> dict[str, Any]:
+        law = law_of(self.field, self.starts, self.integrator)
         return {
             "kind": "simulation",
             "dynamics": str(self.field),
             "scheme": self.field.scheme,
+            "terms": terms_of(self.field),
+            "grouping": str(self.groups),
             "beta": self._beta,
             "start": self.start_words,
             "systems": int(self.starts.shape[0]),
@@ -223,7 +251,7 @@ class Simulation:
             "resamples": self.resamples,
             "seed": self.seed,
             "choices": self.choices,
-        }
+        } | ({} if law is None else {"law": law})
 
     @property
     def _beta(self) -> float:
@@ -237,6 +265,7 @@ class Simulation:
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
             "statuses": list(run.statuses),
+            "endings": endings(run, self.field, self.groups),
             "steps": list(run.steps),
             "rejected": list(run.rejected),
             "evaluations": list(run.evaluations),

@@ -1,0 +1,199 @@
+"""Figures of who is with whom in a simulation: overlaps in order of groups, the staircase of groups, angles in time."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from armillary.figures.described import told
+from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Style, Tiles, View
+from armillary.figures.moving import shaded
+from armillary.figures.palette import SERIES
+from armillary.figures.reading import Numbers
+from armillary.figures.registry import figure_of_run
+from armillary.figures.run import MOST_STARTS, OVERLAP, Run
+
+__all__ = ["angles_in_time", "final_groups", "group_staircase", "overlap_maps"]
+
+MOST_TOKENS = 96
+MOST_GROUPS = 7
+COUNT, ORDER = "cluster_count after normalize", "clustering_order_parameter after normalize"
+
+
+@figure_of_run
+def overlap_maps(run: Run) -> Drawing | None:
+    """The overlaps of one start at four times, tokens in the order of the groups that they end in."""
+    states = _states(run)
+    if states is None:
+        return None
+    times = telling_times(run)
+    order = _together(run, times)
+    kept = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), MOST_TOKENS)).astype(int))]
+    places = tuple(float(place) for place in range(len(kept)))
+    ticks = tuple((place, f"{place + 1:g}") for place in places[:: max(1, math.ceil(len(places) / 6))])
+    axis = Axis("token", ticks=ticks)
+    panels = []
+    for time in times:
+        rows = states[time, kept]
+        rows = rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+        values = tuple(tuple(row) for row in np.clip(rows @ rows.T, -1, 1).tolist())
+        title = f"{'layer' if run.discrete else 's ='} {run.times[time]:.4g}"
+        panels.append(Panel(title, axis, axis, (), tiles=Tiles("overlap", places, places, values, (-1.0, 1.0))))
+    fewer = f" Shown are {len(kept)} of {len(order)} tokens, evenly through that order." * (len(kept) < len(order))
+    return Drawing(
+        "overlap_maps",
+        "Overlaps of all pairs of tokens at four times",
+        f"One start. Tokens stand in the order of the groups that they end in, so that groups are blocks.{fewer} The "
+        "times are the first and the last kept one, and those at which the mean overlap had gone a third and two "
+        "thirds of its way.",
+        told("Overlaps of all pairs of tokens of one start", tuple(panels)),
+        (View((), tuple(panels)),),
+        height=0.9,
+    )
+
+
+@figure_of_run
+def group_staircase(run: Run) -> Drawing | None:
+    """The number of groups and the sum of squared group shares against time, start by start and on average."""
+    panels = []
+    for name, title, label, scale in (
+        (COUNT, "number of groups", "groups", "log"),
+        (ORDER, "clustering order parameter", "sum of squared group shares", "linear"),
+    ):
+        values, mean = run.shown(name), run.mean_curve(name)
+        if values is None or mean is None:
+            continue
+        each = [
+            Curve(run.start_name(place), *_stairs(run.drawn_times, row), style=run.start_style(place))
+            for place, row in enumerate(values[:MOST_STARTS])
+        ]
+        curves = (*each, mean) if run.starts > 1 else tuple(each)
+        panels.append(Panel(title, run.time_axis, Axis(label, "log" if scale == "log" else "linear"), curves))
+    if not panels:
+        return None
+    some = f" The first {MOST_STARTS} starts are drawn one by one." if run.starts > MOST_STARTS else ""
+    return Drawing(
+        "group_staircase",
+        "The staircase of groups",
+        f"Groups: {run.attribute(COUNT, 'grouping') or run.study.get('grouping', 'as recorded')}. A step says that a "
+        "group had merged, or come apart, by that kept time; a long tread is a plateau, which ends when the next "
+        f"clusters meet.{some} {shaded(run)}".strip(),
+        told("Groups against time", tuple(panels)),
+        (View((), tuple(panels)),),
+    )
+
+
+@figure_of_run
+def angles_in_time(run: Run) -> Drawing | None:
+    """The space-time diagram on the circle: the angle of every token of one start against time."""
+    states = _states(run)
+    if states is None or states.shape[-1] != 2:
+        return None
+    shown = run.times > 0 if run.logarithmic else np.full(len(run.times), True)
+    angles = np.degrees(np.arctan2(states[shown, :, 1], states[shown, :, 0]))
+    groups = final_groups(run)
+    curves = [_paths(name, run.drawn_times, angles[:, members], style) for name, members, style in coloring(groups)]
+    ticks = tuple((float(one), f"{one}°".replace("-", "−")) for one in (-180, -90, 0, 90, 180))
+    panel = Panel("", run.time_axis, Axis("angle", ticks=ticks, limits=(-186.0, 186.0)), tuple(curves))
+    sizes = np.sort(np.bincount(groups[groups >= 0]))[::-1] if (groups >= 0).any() else np.array([], dtype=int)
+    return Drawing(
+        "angles_in_time",
+        "Angles of all tokens against time",
+        "One start on the circle, one line for each token, colored by the group that it ends in. The top edge is the "
+        "bottom edge. Lines that join are tokens that have come to agree.",
+        f"Angle of each of {states.shape[1]} tokens against time from {run.drawn_times[0]:.4g} to "
+        f"{run.drawn_times[-1]:.4g}. At the end the tokens stand in groups of {', '.join(map(str, sizes))}.",
+        (View((), (panel,)),),
+        columns=1,
+        height=0.62,
+    )
+
+
+def final_groups(run: Run) -> np.ndarray:
+    """The group of each token of the first start at the last kept time, by size: 0 is the largest, -1 is none."""
+    if "group" not in run.dataset:
+        return np.zeros(int(run.dataset.sizes["token"]), dtype=int)
+    labels = np.asarray(run.dataset["group"].values[0, -1], dtype=int)
+    sizes = np.bincount(labels[labels >= 0], minlength=1)
+    by_size = np.argsort(-sizes, kind="stable")
+    number = np.empty_like(by_size)
+    number[by_size] = np.arange(len(by_size))
+    return np.where(labels >= 0, number[np.maximum(labels, 0)], -1)
+
+
+def _together(run: Run, times: list[int]) -> np.ndarray:
+    """Tokens of the first start in order of the groups that they end in, and within these of their earlier groups."""
+    if "group" not in run.dataset:
+        return np.arange(int(run.dataset.sizes["token"]))
+    labels = np.asarray(run.dataset["group"].values[0], dtype=int)
+    return np.lexsort([*(labels[time] for time in times[:-1]), final_groups(run)])
+
+
+def coloring(groups: np.ndarray) -> list[tuple[str, np.ndarray, Style]]:
+    """Groups with a name, their members and a look each; beyond the largest few they share one.
+
+    Args:
+        groups: the group of each token, by size; -1 for none.
+    """
+    count = int(groups.max(initial=-1)) + 1
+    own = min(count, MOST_GROUPS)
+    found = []
+    for number in range(own):
+        members = (groups == number).nonzero()[0]
+        look = SERIES[number % len(SERIES)]
+        words = f"group {number + 1}: {len(members)} token{'s' if len(members) > 1 else ''}"
+        found.append((words, members, Style(look.color, "solid", "none", 1.1)))
+    rest = (groups >= own).nonzero()[0]
+    if len(rest):
+        found.append((f"{count - own} smaller groups", rest, Style("#9a9a9a", "solid", "none", 0.8)))
+    alone = (groups < 0).nonzero()[0]
+    if len(alone):
+        found.append(("in no group", alone, Style("#bbbbbb", "dot", "none", 0.8)))
+    return found
+
+
+def telling_times(run: Run) -> list[int]:
+    """Places of four kept times: the first, the last, and where the mean overlap had gone a third and two thirds."""
+    values = np.asarray(run.dataset[OVERLAP].values[0], dtype=np.float64)
+    last = len(values) - 1
+    if last < 3 or abs(values[-1] - values[0]) < 1e-9:
+        return sorted({0, last})
+    way = (values - values[0]) / (values[-1] - values[0])
+    passed = [int(np.argmax(way >= share)) for share in (1 / 3, 2 / 3)]
+    return sorted({0, last, *passed})
+
+
+def _states(run: Run) -> Numbers | None:
+    """States of the first start, `time token coordinate`."""
+    if "states" not in run.dataset or OVERLAP not in run.dataset:
+        return None
+    return np.asarray(run.dataset["states"].values[0], dtype=np.float64)
+
+
+def _stairs(times: tuple[float, ...], values: Numbers) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """A course as treads and risers: it changes at the kept time at which it was seen changed."""
+    x, y = [times[0]], [float(values[0])]
+    for time, before, after in zip(times[1:], values[:-1], values[1:], strict=True):
+        if before != after:
+            x.append(time)
+            y.append(float(before))
+        x.append(time)
+        y.append(float(after))
+    return tuple(x), tuple(y)
+
+
+def _paths(name: str, times: tuple[float, ...], angles: Numbers, style: Style) -> Curve:
+    """Paths of several tokens as one curve, parted where a path leaves one edge and comes back at the other."""
+    x: list[float] = []
+    y: list[float] = []
+    for path in angles.T:
+        for place, (time, angle) in enumerate(zip(times, path, strict=True)):
+            if place and abs(angle - path[place - 1]) > 180:
+                x.append(time)
+                y.append(math.nan)
+            x.append(time)
+            y.append(float(angle))
+        x.append(times[-1])
+        y.append(math.nan)
+    return Curve(name, tuple(x), tuple(y), style=style)
