@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from armillary.dynamics.attention import Causal, Full, Softmax, Uniform, Unnormalized
-from armillary.dynamics.drifts import AttentionDrift
+from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.integrators import Integrator, ResidualLayer, Tsit5
 from armillary.dynamics.normalization import VelocityField
 from armillary.dynamics.outlook import plateau_lifetime
