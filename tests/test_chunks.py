@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 
 from armillary.models.conditions import Ablated, Trained
 from armillary.models.documents import Documents
+from armillary.records.assembly import Part, assembled
 from armillary.records.journal import IDS, SECONDS
 from armillary.studies import chunk, dataset
 from armillary.studies.chunk import Chunk, partition
@@ -83,6 +85,19 @@ def test_a_collector_of_ones_own_is_one_class_and_its_numbers_are_put_together_o
     assert data["count"].dims == ("document", "layer") and (data["count"] == 12).all()
     assert Lengths.passes == 2 * 3
     assert not decoder.embedding._forward_hooks
+
+
+def test_what_no_part_holds_is_the_fill_and_never_what_memory_held() -> None:
+    axes = {"condition": ["a", "b"], "document": ["x", "y"]}
+    variables = {
+        "number": Variable(("condition", "document"), {}),
+        "count": Variable(("condition", "document"), {}, dtype="int64", fill=0),
+        "sum": Variable(("condition",), {}),
+    }
+    held = {"number": np.ones(2), "count": np.ones(2), "sum": np.asarray(6.0)}
+    found = assembled(xr.Dataset(coords=axes), variables, [Part(0, 0, held), Part(1, 0, {})])
+    assert np.isnan(found["number"].values[1]).all() and found["count"].values.tolist() == [[1, 1], [0, 0]]
+    assert found["number"].values[0].tolist() == [1.0, 1.0] and found["sum"].values[0] == 3.0
 
 
 def test_chunks_cover_every_document_once_in_order() -> None:

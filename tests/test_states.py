@@ -202,6 +202,21 @@ def test_one_document_gives_no_interval(held):
         CapturedStates(States.of(held[:1], axes=AXES))
 
 
+def test_a_document_that_comes_twice_is_refused_where_an_interval_would_count_it(held):
+    twice = States.of(held[[0, 1, 0]], axes=AXES)
+    with pytest.raises(UnsoundError, match="'document 3' has the states of 'document 1', and an interval would count"):
+        CapturedStates(twice)
+    CapturedStates(twice.first(2))
+
+
+def test_layers_of_a_file_that_are_no_whole_numbers_are_refused(held, tmp_path):
+    for name, layers in (("nan", [0, float("nan"), 2, 3, 4]), ("half", [0, 0.5, 1, 2, 3]), ("text", list("abcde"))):
+        file = tmp_path / f"{name}.npz"
+        np.savez(file, states=held.numpy(), layers=layers)
+        with pytest.raises(ArgumentError, match=r"must be whole numbers|'layers' holds no numbers"):
+            States.from_file(file, axes=AXES)
+
+
 def test_the_command_measures_a_file_of_states_and_names_what_does_not_go_with_it(held, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     written(held, Path("states.npz"))

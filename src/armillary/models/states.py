@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -13,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from armillary.errors import ArgumentError, NumericalError
+from armillary.errors import ArgumentError, NumericalError, UnsoundError
 
 __all__ = ["AXES", "STATES_ENDINGS", "States"]
 
@@ -59,6 +61,17 @@ class States:
         """Tokens of every document."""
         return int(self.states.shape[2])
 
+    def require_distinct(self) -> None:
+        """Raises UnsoundError if two documents have the same states: no interval may count one twice."""
+        seen: dict[str, str] = {}
+        for title, states in zip(self.titles, self.states, strict=True):
+            other = seen.setdefault(_digest(states), title)
+            if other != title:
+                raise UnsoundError(
+                    f"Argument `states` must hold each document once, but {title!r} has the states of {other!r}, and "
+                    "an interval would count it twice. Leave the copy out."
+                )
+
     def first(self, count: int) -> States:
         """The first so many documents."""
         kept = self.states[:count]
@@ -96,7 +109,7 @@ class States:
         name = _chosen(held, array, file)
         mask = next((held[one] for one in _MASKS if one in held and one != name), None)
         if layers is None and _LAYERS in held and name != _LAYERS:
-            layers = [int(one) for one in held[_LAYERS].flatten().tolist()]
+            layers = _whole(held[_LAYERS], file)
         with file.open("rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()
         said = f"states captured elsewhere: {name} of {file.name}, sha256 {digest}, axes {','.join(axes)}"
@@ -178,12 +191,22 @@ def _arrays(file: Path) -> dict[str, Tensor]:
             return {"states": _tensor(np.load(file, allow_pickle=False))}
         if file.suffix == ".npz":
             with np.load(file, allow_pickle=False) as held:
-                return {name: _tensor(held[name]) for name in held.files if held[name].dtype.kind in "fiub"}
+                kinds = {name: held[name].dtype.kind for name in held.files}
+                if kinds.get(_LAYERS, "f") not in "fiub":
+                    raise ValueError(f"{_LAYERS!r} holds no numbers")
+                return {name: _tensor(held[name]) for name, kind in kinds.items() if kind in "fiub"}
         if file.suffix == ".safetensors":
             from safetensors.torch import load_file
 
             return dict(load_file(file))
-        found_there = torch.load(file, weights_only=True, map_location="cpu")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # whatever it warns of is refused in one sentence, or does no harm
+            found_there = torch.load(file, weights_only=True, map_location="cpu")
+    except pickle.UnpicklingError as trouble:
+        raise ArgumentError(
+            f"Argument `states` must be a whole file of arrays and nothing else, but {file} holds other things or is "
+            "damaged. Save the states again, as tensors."
+        ) from trouble
     except Exception as trouble:  # each format ends in errors of its own
         from armillary.models.tokenizer import in_one_line
 
@@ -193,6 +216,15 @@ def _arrays(file: Path) -> dict[str, Tensor]:
         ) from trouble
     named = found_there if isinstance(found_there, Mapping) else {"states": found_there}
     return {str(name): one for name, one in named.items() if isinstance(one, Tensor)}
+
+
+def _whole(layers: Tensor, file: Path) -> list[int]:
+    found = layers.flatten().tolist()
+    if any(one != one or one != int(one) for one in found):
+        raise ArgumentError(
+            f"Argument `layers` must be whole numbers, but {file.name} holds {found}. Mend it, or say which they are."
+        )
+    return [int(one) for one in found]
 
 
 def _tensor(array: np.ndarray) -> Tensor:

@@ -93,7 +93,7 @@ def _blank(variable: Variable, frame: xarray.Dataset, array: np.ndarray) -> np.n
     lengths = dict(zip(variable.inner, array.shape[array.ndim - len(variable.inner) :], strict=True))
     lengths |= {axis: frame.sizes[axis] for axis in ("condition", "document")}
     shape = [lengths[axis] for axis in variable.dims]
-    return np.zeros(shape, dtype=variable.dtype) if "document" not in variable.dims else np.empty(shape, variable.dtype)
+    return np.full(shape, 0 if "document" not in variable.dims else variable.fill, dtype=variable.dtype)
 
 
 def _condition_and_document_first(variable: Variable, numbers: np.ndarray) -> np.ndarray:

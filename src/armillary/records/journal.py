@@ -189,7 +189,12 @@ class Journal:
             "study": storage.plain(made.study, "study", null=False),
             "provenance": storage.plain(made.provenance, "provenance"),
             "variables": {
-                name: {"dims": list(one.dims), "attrs": storage.plain(one.attrs, name), "dtype": one.dtype}
+                name: {
+                    "dims": list(one.dims),
+                    "attrs": storage.plain(one.attrs, name),
+                    "dtype": one.dtype,
+                    "fill": storage.plain(float(one.fill), name),
+                }
                 for name, one in made.variables.items()
             },
             "frame": {

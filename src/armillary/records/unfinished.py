@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,10 @@ def stored(folder: Path) -> storage.Stored:
     content, frame = journal.content(), journal.frame()
     finished = _Finished.of(journal, frame)
     variables = {
-        name: Variable(tuple(one["dims"]), one["attrs"], one["dtype"]) for name, one in content["variables"].items()
+        name: Variable(
+            tuple(one["dims"]), one["attrs"], one["dtype"], math.nan if (fill := one["fill"]) is None else fill
+        )
+        for name, one in content["variables"].items()
     }
     part = frame.isel(condition=finished.conditions, document=finished.documents)
     dataset = assembled(part, variables, finished.parts())

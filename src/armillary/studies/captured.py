@@ -106,6 +106,7 @@ class CapturedStates:
                 "Argument `states` must hold at least two documents, but it holds one. Tokens of one document are "
                 "dependent, so one document gives no interval. Capture more."
             )
+        self.states.require_distinct()
         require_choices(self.level, self.resamples)
         measurements = default_measurements(calibrated=False) if self.measurements is None else self.measurements
         between = default_between_layers() if self.between is None else self.between
