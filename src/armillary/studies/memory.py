@@ -12,6 +12,7 @@ import numpy as np
 from armillary.errors import ArgumentError
 from armillary.models.conditions import Condition, Initial, Trained
 from armillary.models.decoder import Decoder
+from armillary.models.widened import wider_type
 from armillary.studies.collector import Declared, Variable
 from armillary.studies.collectors import COLLECTORS
 from armillary.studies.dataset import declared
@@ -49,6 +50,9 @@ class MemoryNeed:
         model: The weights.
         batch_size: Documents in one pass.
         document: For each of them, while the pass is measured.
+        again: How many of them pass once more in the next wider type.
+        wider: For each of those, beyond `document`.
+        block: The block that passes in the wider type.
         fixed: Whatever the batch size: libraries, logits of one document.
         record: The numbers of all documents, before they are compressed.
     """
@@ -56,13 +60,18 @@ class MemoryNeed:
     model: int
     batch_size: int
     document: int
+    again: int
+    wider: int
+    block: int
     fixed: int
     record: int
 
     @property
     def beyond(self) -> int:
-        """The most beyond the model: while a chunk is measured, or while all are put together."""
-        return self.fixed + max(self.batch_size * self.document, round(1.5 * self.record))
+        """The most beyond the model: while a chunk is measured, in either type, or while all are put together."""
+        again = min(self.again, self.batch_size)
+        rounding = again * (self.document + self.wider) + self.block if again else 0
+        return self.fixed + max(self.batch_size * self.document, rounding, round(1.5 * self.record))
 
     @classmethod
     def of(cls, layout: Layout, decoder: Decoder, conditions: Sequence[Condition], batch_size: int) -> MemoryNeed:
@@ -86,6 +95,8 @@ class MemoryNeed:
         arrays = _size(layout, declared(layout), documents=1, conditions=1)
         document = round(squares * tokens**2 * _DOUBLE) + pass_ + rows + held + 2 * arrays
         maps = 3 * width**2 * _DOUBLE
+        again = 0 if wider_type(decoder) is None else layout.plan.rounding_documents
+        block = 2 * sum(p.numel() * p.element_size() for p in decoder.blocks[0].parameters())
         model = sum(p.numel() * p.element_size() for p in decoder.model.parameters())
         removed = layout.depth * width * inner * size
         beside = max(
@@ -93,7 +104,7 @@ class MemoryNeed:
         )
         fixed = _LIBRARIES + 3 * tokens * decoder.facts.vocabulary * 4 + maps + beside
         record = _size(layout, declared(layout), documents=len(layout.titles), conditions=len(layout.conditions))
-        return cls(model, batch_size, document, fixed, record)
+        return cls(model, batch_size, document, again, pass_, block, fixed, record)
 
 
 def largest_batch(need: MemoryNeed, limit: int) -> int:
