@@ -145,7 +145,10 @@ def four_vectors(opposed: dict, aligned: dict) -> None:
             f"the {key} of `{name}`" for key, value in truth.items() if not same(answers[key], value, within=1e-6)
         ]
     if wrong:
-        raise NotYet(f"Look again at {' and '.join(wrong)}. Your functions of exercise 1 can tell you.")
+        raise NotYet(
+            f"Look again at {' and '.join(wrong)}. Exercise 1 has functions for the "
+            "first two; for the groups, see who reaches whom by steps of at most 0.6 rad."
+        )
 
 
 @exercise("3 A configuration of your own")
@@ -198,8 +201,8 @@ def survivors(orthogonal: Iterable[str], general: Iterable[str], row_factors: It
         wrong = len(given ^ (set(FIVE) - moved))
         if wrong:
             raise NotYet(
-                f"For {name}, {wrong} of the five names stand on the wrong side. Try it: draw rows, map them, and "
-                "measure before and after."
+                f"For {name}, {wrong} of the five names {'stands' if wrong == 1 else 'stand'} on the wrong side. "
+                "Try it: draw rows, map them, and measure before and after."
             )
 
 

@@ -292,7 +292,7 @@ def test_where_nobody_recorded_a_released_spread_the_default_leaves_that_conditi
 def test_a_dry_run_says_what_it_would_take_and_writes_nothing(lab: Any) -> None:
     outcome = lab("--dry-run", conditions="trained,ablated:mlp", layers="0-2")
     assert outcome.code == 0 and outcome.err == "" and listing() == []
-    assert "conditions: ['trained', 'ablated-mlp']" in outcome.out and "layers: 3" in outcome.out
+    assert "conditions: trained, ablated-mlp\n" in outcome.out and "layers: 3" in outcome.out
     assert "documents: 4" in outcome.out and "estimated seconds: " in outcome.out
     assert json.loads(lab("--dry-run", "--json").out)["document_passes"] == 4 + 4  # four more for calibration
 

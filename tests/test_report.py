@@ -107,6 +107,7 @@ def _attacked(record: Record, tmp_path: Path) -> Path:
 def test_the_answer_states_documents_model_and_quantization(text):
     assert f"On {len(sample_record.DOCUMENTS)} documents of {sample_record.TOKENS_PER_DOCUMENT} tokens each" in text
     assert "tiny <invented> decoder, a 4-bit (Q4_1) model" in text
+    assert "“library” is the library's default standard deviation, 0.02. Of the initial conditions one seed" in text
     assert "Of the initial conditions one seed is shown." in text
 
 

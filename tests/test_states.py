@@ -79,6 +79,8 @@ def test_the_record_and_its_page_say_what_is_absent(held, tmp_path):
     page = write_report(record, tmp_path / "report.html").read_text(encoding="utf-8")
     assert "States were captured elsewhere, so nothing could be proved of them. Absent: attention" in page
     assert "Whether the last layer is the stream after its block or the output of the final norm is not known" in page
+    assert "In the condition “captured elsewhere”" in page and "Conditions: captured elsewhere." in page
+    assert "quantized" not in record.methods() and "None…" not in record.methods() and "?" not in record.methods()
 
 
 @pytest.mark.parametrize("ending", ["npy", "npz", "safetensors", "pt"])

@@ -294,6 +294,8 @@ def test_a_separator_for_what_keeps_documents_apart_by_itself_is_refused(
 def test_a_path_where_nothing_lies_and_a_table_of_no_known_kind_are_refused(tmp_path: Path, tokenizer: Any) -> None:
     with pytest.raises(ArgumentError, match="does not exist"):
         Documents.read(tmp_path / "nothing.csv", tokenizer, limit=1, tokens=1)
+    with pytest.raises(ArgumentError, match=r"a text file or a table, but .*texts does not exist. Check its name"):
+        Documents.read(tmp_path / "texts", tokenizer, limit=1, tokens=1)
     (tmp_path / "t.xls").write_text("x")
     with pytest.raises(ArgumentError, match=r"must be a table ending in \.csv, .*Rename it"):
         Documents.from_table(tmp_path / "t.xls", tokenizer, limit=1, tokens=1, text_column="text")

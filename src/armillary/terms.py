@@ -104,6 +104,8 @@ def condition_label(name: str) -> str:
     head, _, rest = name.partition("-")
     if name == "trained":
         return "trained"
+    if name == "captured":
+        return "captured elsewhere"
     if head == "initial":
         recipe, _, seed = rest.rpartition("-seed")
         spread = recipe if recipe in ("released", "library") else f"spread {recipe}"

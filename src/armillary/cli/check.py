@@ -35,7 +35,9 @@ def check(
     trust_remote_code: TrustRemoteCode = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put the simulator to its laws and a decoder to its promises; exit code 1 on any miss.
+    """Put simulator and decoder to the proof.
+
+    The simulator to its laws and a decoder to its promises; exit code 1 on any miss.
 
     Without options: the quick laws, and the promises of the embedded default. With --model: that decoder's promises.
     """

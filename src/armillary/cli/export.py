@@ -45,7 +45,10 @@ def export(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write a record's numbers, with the conventions they need to be read, to one file that other programs read."""
+    """Write a record's numbers to one file.
+
+    With the conventions they need to be read, in a format that other programs read.
+    """
     from armillary.records.record import Record
 
     if format_ is None and out is None:

@@ -123,7 +123,10 @@ def lab(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure a decoder layer by layer, trained, initial and ablated, on identical documents; write a record."""
+    """Measure a decoder in several conditions.
+
+    Layer by layer, trained, initial and ablated, on identical documents; leaves a record and its page.
+    """
     from armillary.records.record import Record
     from armillary.studies.backend import Backend
 
@@ -235,4 +238,5 @@ def _print_estimate(study: Laboratory, *, as_json: bool) -> None:
         terminal.print_json(content)
         return
     for name, value in content.items():
-        typer.echo(f"{name.replace('_', ' ')}: {value}")
+        words = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        typer.echo(f"{name.replace('_', ' ').replace(' mib', ', MiB')}: {words}")

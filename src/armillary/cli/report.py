@@ -28,7 +28,10 @@ def report(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Draw the page and the figures of a record again, or of two records side by side, without the model."""
+    """Draw the page of one or two records.
+
+    Page and figures of a record again, or of two records side by side, without the model.
+    """
     from armillary.records.record import Record
 
     if len(records) > MOST:

@@ -34,7 +34,7 @@ TIE = 1e-12
 def simulate(
     tokens: Annotated[int, typer.Option(min=2, help="Number of tokens.")] = 32,
     dim: Annotated[int, typer.Option(min=2, help="Dimension of the space they are unit vectors of.")] = 3,
-    beta: Annotated[float, typer.Option(help="Inverse temperature, of any sign; 0 is uniform weights.")] = 4.0,
+    beta: Annotated[float, typer.Option(help="Factor of the scores, of any sign; 0 is uniform weights.")] = 4.0,
     rule: Annotated[str, typer.Option(help=f"Row rule: {', '.join(RULES)}.")] = "softmax",
     mask: Annotated[str, typer.Option(help="full, causal, window:N (back) or window:N:both.")] = "full",
     heads: Annotated[
@@ -46,7 +46,7 @@ def simulate(
     mlp: Annotated[int, typer.Option(min=0, help="Hidden neurons of a random ReLU MLP; 0 for none.")] = 0,
     noise: Annotated[float, typer.Option(min=0.0, help="Strength of tangential noise.")] = 0.0,
     start: Annotated[str, typer.Option(help=f"{STARTS}.")] = "uniform",
-    systems: Annotated[int, typer.Option(min=1, help="Independent starts: what an interval is taken over.")] = 8,
+    systems: Annotated[int, typer.Option(min=1, help="Independent starts, drawn (uniform, ring): for intervals.")] = 8,
     until: Annotated[float, typer.Option(help="Time to reach, or number of layers with --layer-step.")] = 30.0,
     keep: Annotated[int, typer.Option(min=2, help="How many states are kept and measured.")] = 101,
     log_times: Annotated[bool, typer.Option("--log-times", help="Kept times evenly spaced in log s.")] = False,
@@ -62,7 +62,10 @@ def simulate(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Move tokens on the sphere by a dynamics of your choice; leaves a record with its pictures."""
+    """Move tokens on the sphere.
+
+    By a dynamics of your choice; leaves a record with its pictures.
+    """
     from armillary.records.record import Record
     from armillary.studies.simulation import Simulation
 

@@ -45,6 +45,11 @@ def texts_at(path: Path, *, separator: str | None, text_column: str, id_column: 
             )
     if table:
         return table_file(path, text_column=text_column, id_column=id_column)
+    if not path.exists():
+        raise ArgumentError(
+            f"Argument `documents` must be a folder of text files, a text file or a table, but {path} does not exist. "
+            "Check its name."
+        )
     if not path.is_file():
         return folder(path)
     if separator is None:

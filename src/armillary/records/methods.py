@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from armillary.estimates import METHOD
@@ -11,7 +11,7 @@ from armillary.terms import condition_label
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["grouping_words", "methods_paragraph"]
+__all__ = ["grouping_words", "methods_paragraph", "recipe_words"]
 
 
 def methods_paragraph(study: Mapping[str, Any], provenance: Mapping[str, Any], dataset: xarray.Dataset) -> str:
@@ -27,15 +27,11 @@ def methods_paragraph(study: Mapping[str, Any], provenance: Mapping[str, Any], d
     conditions = [str(name) for name in dataset["condition"].values]
     grouping = grouping_words(dataset)
     sentences = [
-        f"We measured {d.get('name', 'unnamed decoder')} ({d.get('architecture', 'architecture not recorded')}; "
-        f"{d.get('layers', '?')} layers, {d.get('heads', '?')} heads, {d.get('key_value_heads', '?')} key-value heads, "
-        f"width {d.get('width', '?')}, vocabulary {d.get('vocabulary', '?')}, context {d.get('context', '?')}; weights "
-        f"{d.get('quantization') or 'not quantized'}, computed in {d.get('dtype', '?')}).",
+        _decoder(d),
         f"The documents were {dataset.sizes['document']} sequences of {tokens} tokens from "
         f"{source.get('source', 'an unnamed source')} ({source.get('rule', 'selection not recorded')}; start token: "
-        f"{source.get('start_token', 'not recorded')}), the same token ids in every condition (SHA-256 "
-        f"{str(source.get('token_hash', 'not recorded'))[:16]}…).",
-        f"Conditions: {'; '.join(map(condition_label, conditions))}.{_recipes(d, conditions)}",
+        f"{source.get('start_token', 'not recorded')}){_ids(source)}.",
+        f"Conditions: {'; '.join(map(condition_label, conditions))}.{recipe_words(d, conditions)}",
         "At the embedding (layer 0) and after every block we read the residual stream before the final norm, and "
         "where said the stream after attention and the output of the norm that reads it. Unless stated otherwise "
         "rows were normalized to unit length and the first token of each document was left out. Overlaps run over "
@@ -49,6 +45,24 @@ def methods_paragraph(study: Mapping[str, Any], provenance: Mapping[str, Any], d
     return " ".join(sentence for sentence in sentences if sentence)
 
 
+def _decoder(d: Mapping[str, Any]) -> str:
+    """What was measured; states captured elsewhere come without a decoder's facts."""
+    if "architecture" not in d:
+        return f"We measured {d.get('name', 'unnamed decoder')} (width {d.get('width', '?')}, {d.get('dtype', '?')})."
+    return (
+        f"We measured {d.get('name', 'unnamed decoder')} ({d['architecture']}; "
+        f"{d.get('layers', '?')} layers, {d.get('heads', '?')} heads, {d.get('key_value_heads', '?')} key-value heads, "
+        f"width {d.get('width', '?')}, vocabulary {d.get('vocabulary', '?')}, context {d.get('context', '?')}; weights "
+        f"{d.get('quantization') or 'not quantized'}, computed in {d.get('dtype', '?')})."
+    )
+
+
+def _ids(source: Mapping[str, Any]) -> str:
+    """That every condition saw the same token ids, where the ids are known."""
+    found = source.get("token_hash")
+    return f", the same token ids in every condition (SHA-256 {str(found)[:16]}…)" if found else ""
+
+
 def grouping_words(dataset: xarray.Dataset) -> str:
     """The declared grouping in words; empty where the record has none."""
     for name in ("clustering_order_parameter", "cluster_count"):
@@ -57,7 +71,7 @@ def grouping_words(dataset: xarray.Dataset) -> str:
     return ""
 
 
-def _recipes(decoder: Mapping[str, Any], conditions: list[str]) -> str:
+def recipe_words(decoder: Mapping[str, Any], conditions: Sequence[str]) -> str:
     """What the named initialization recipes are, where the decoder's facts say."""
     known = (
         ("released", "released_spread", "the released configuration's own standard deviation"),
@@ -68,4 +82,4 @@ def _recipes(decoder: Mapping[str, Any], conditions: list[str]) -> str:
         for recipe, key, words in known
         if isinstance(decoder.get(key), float) and any(one.startswith(f"initial-{recipe}") for one in conditions)
     ]
-    return f" Of the initialization recipes, {' and '.join(said)}." if said else ""
+    return f" Of the initialization recipes, {', and '.join(said)}." if said else ""

@@ -126,7 +126,6 @@ def _sections(known: Facts, drawn: Mapping[str, Drawing]) -> Iterator[Section]:
 
 
 def _head(known: Facts) -> Markup:
-    kind = f" · {known.quantization}" if known.quantization else ""
     d = known.decoder
     size = ", ".join(
         f"{d[name]} {words}"
@@ -137,7 +136,7 @@ def _head(known: Facts) -> Markup:
         "header",
         element("p", "Laboratory report · the geometry of a trained decoder, layer by layer", class_="kind"),
         element("h1", known.model),
-        element("p", f"{d.get('architecture', '')}{kind}{' · ' + size if size else ''}", class_="model"),
+        element("p", " · ".join(filter(None, (d.get("architecture"), known.quantization, size))), class_="model"),
     )
     noscript = Markup(
         "<noscript><p>The figures of this page are drawn by a script inside it; without scripts read the "

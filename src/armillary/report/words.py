@@ -8,7 +8,7 @@ from typing import Any
 from armillary.estimates import MINIMUM_MEMBERS
 from armillary.figures.reading import DEFAULT_TOKENS, Profile, Reading
 from armillary.records.headlines import HEADLINES, OVERLAP, Headline, shown_layers
-from armillary.records.methods import methods_paragraph
+from armillary.records.methods import methods_paragraph, recipe_words
 from armillary.report.doubts import doubts
 from armillary.report.markup import NOT_MEASURED, Markup, counted, element, interval, join, paragraph
 from armillary.terms import layer_words, measurement_words, preparation_words
@@ -241,7 +241,8 @@ def _ablations(facts: Facts, layer: int) -> Markup:
 
 
 def _end(facts: Facts) -> Markup:
-    seed = f"Of the initial conditions {facts.seeds}. " if facts.seeds else ""
+    recipes = recipe_words(facts.decoder, facts.initial).lstrip()
+    seed = f"{recipes} Of the initial conditions {facts.seeds}. " if facts.seeds else ""
     return join(
         [
             seed,
