@@ -15,6 +15,7 @@ from armillary.models.conditions import Initial, Trained
 from armillary.models.documents import Documents
 from armillary.studies.laboratory import Laboratory
 from armillary.studies.memory import MIB, bytes_of, in_words
+from armillary.studies.plan import Plan
 from tiny import tiny_decoder, tiny_ids
 
 
@@ -48,6 +49,11 @@ def test_a_limit_that_one_document_does_not_fit_is_refused_with_the_least_one(tm
 def test_a_fresh_model_stands_beside_the_trained_one() -> None:
     fresh = study(conditions=[Trained(), Initial(seed=0, recipe=0.02)]).need
     assert fresh.fixed - study().need.fixed == fresh.model
+
+
+def test_documents_that_pass_once_more_in_the_wider_type_are_counted() -> None:
+    once, twice = (study(batch_size=2, plan=Plan(rounding_documents=count)).need for count in (0, 2))
+    assert twice.beyond - once.beyond == 2 * twice.wider + twice.block > 0
 
 
 def test_sizes_are_read_in_human_units() -> None:

@@ -31,6 +31,7 @@ from armillary.observables.clustering import (
 from armillary.observables.declaration import OBSERVABLES, Observable, Preparation, observable
 from armillary.observables.distances import AngularDistance, ChordalDistance
 from armillary.observables.drift import massive_tokens, sublayer_update, zero_rows
+from armillary.observables.gram import inner_products
 from armillary.observables.grouping import Connected, Grouping
 from armillary.observables.rank import (
     algebraic_rank,
@@ -474,6 +475,16 @@ def test_an_observable_that_is_no_number_a_configuration_or_takes_a_name_is_refu
             row_norms.after()(np.stack([gaussian(6, 3), gaussian(6, 3, seed=1)]))
     finally:
         OBSERVABLES.pop("row_norms", None)
+
+
+def test_inner_products_are_symmetric_to_the_last_bit_and_carry_a_gradient() -> None:
+    rows = torch.from_numpy(gaussian(3 * 20, 8).reshape(3, 20, 8))
+    found = inner_products(rows)
+    assert torch.equal(found, found.mT)
+    torch.testing.assert_close(found, torch.einsum("bid,bjd->bij", rows, rows), rtol=1e-12, atol=1e-12)
+    inner_products(rows.requires_grad_()).diagonal(dim1=-2, dim2=-1).sum().backward()
+    assert rows.grad is not None
+    torch.testing.assert_close(rows.grad, 2 * rows.detach())
 
 
 def test_a_number_of_the_rows_alone_never_forms_the_overlaps() -> None:
