@@ -193,6 +193,17 @@ def test_the_code_of_the_extending_page_runs_and_prints_what_it_shows(
     assert "stable rank" in drawing.alt.lower()
 
 
+def test_the_code_of_the_simulating_page_runs_and_prints_what_it_shows(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    printed, names = [], {"__name__": "__main__"}
+    for code in blocks("simulate.md", "python"):
+        exec(compile(code, "simulate.md", "exec", dont_inherit=True), names)
+        printed.append(capsys.readouterr().out)
+    assert printed == blocks("simulate.md", "text")
+
+
 def test_every_public_name_and_preparation_that_a_page_uses_exists():
     wrong = []
     for page in PAGES:

@@ -190,7 +190,7 @@ def test_a_plateau_is_called_one_and_two_clusters_have_the_lifetime_of_their_law
     assert plateau_since(still, 0) == (0.0, 2)
     dataset["cluster_count after normalize"].values[:, -2] = 3
     moving = changed(record, tmp_path / "other", provenance=provenance, dataset=dataset)
-    assert ended(moving) == "Every one of them were still changing their groups."
+    assert ended(moving) == "Every one of them had groups that still changed late in the run."
 
 
 def test_two_clusters_that_are_left_get_the_predicted_lifetime_of_their_sizes(tmp_path):

@@ -32,7 +32,7 @@ def ended(run: Run) -> str:
         kind = _kind(run, place)
         kinds[kind] = kinds.get(kind, 0) + 1
     if run.starts == 1:
-        return f"It {next(iter(kinds)).replace('their', 'its')}."
+        return f"It {next(iter(kinds))}."
     every = "Every one of them" if len(kinds) == 1 else ""
     said = [
         f"{every or f'{number} of {run.starts}'} {kind}" for kind, number in sorted(kinds.items(), key=lambda k: -k[1])
@@ -52,14 +52,12 @@ def _kind(run: Run, place: int) -> str:
         return f"ended in a state that is {outcome.partition(' (')[0]}"
     since, groups = plateau_since(run, place)
     rests = math.isfinite(since)
-    certain = "; consensus is certain, since all tokens lie within a hemisphere" if "is certain" in outcome else ""
+    certain = " (consensus is certain: all tokens lie within a hemisphere)" if "is certain" in outcome else ""
     if rests and groups > 1:
         return f"stood on a plateau of {groups} groups, which is no end{certain}"
     if rests and certain:
         return "formed one group that is still closing: consensus is certain and not reached"
-    return (
-        f"was still changing its groups{certain}" if run.starts == 1 else f"were still changing their groups{certain}"
-    )
+    return f"had groups that still changed late in the run{certain}"
 
 
 def plateau_since(run: Run, place: int) -> tuple[float, int]:
@@ -93,9 +91,11 @@ def endings_table(run: Run) -> Markup:
         sizes = [int(size) for size in entry.get("sizes", [])]
         said = ", ".join(map(str, sizes[:10])) + (f" and {len(sizes) - 10} more" if len(sizes) > 10 else "")
         standing = f"since {run.times[0] if since == 0 else since:.4g}" if math.isfinite(since) else "changed lately"
-        rows.append([f"{place + 1}", str(status), said or "not recorded", standing, _lifetime(entry)])
+        rows.append([f"{place + 1}: {status}", said or "not recorded", standing, _lifetime(entry)])
     parts: list[Any] = [
-        _folded(rows, "Each start at the end", ["start", "status", "group sizes", "groups", "plateau of two"])
+        _folded(
+            rows, "Each start at the end", ["start, and how it ended", "group sizes", "number unchanged", "two groups"]
+        )
     ]
     if any("lifetime" in entry for entry in found):
         parts.append(
