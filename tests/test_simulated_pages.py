@@ -15,6 +15,7 @@ import armillary as am
 from armillary.cli.report import report
 from armillary.errors import ArgumentError
 from armillary.figures import Playback, Run, drawings, figure_names, reading_of, write_figures
+from armillary.figures.run import time_words
 from armillary.oracles import overlap as laws
 from armillary.records.record import Record
 from armillary.report import write_report
@@ -193,6 +194,24 @@ def test_a_plateau_is_called_one_and_two_clusters_have_the_lifetime_of_their_law
     assert ended(moving) == "Every one of them had groups that still changed late in the run."
 
 
+def test_clusters_too_slow_to_be_seen_are_not_called_stable(tmp_path):
+    study = am.Simulation(
+        field=am.on_sphere(am.AttentionDrift(am.Softmax(81.0))),
+        starts=am.sphere.equiangular(tokens=3, dim=3, overlap=0.0)[None],
+        start_words="three orthonormal tokens", until=10.0, at=3, integrator=am.Tsit5(rtol=1e-8),
+    )  # fmt: skip
+    record = study.run(tmp_path / "r")
+    (status,) = record.provenance["statuses"]
+    assert "still to rounding" in status and "a plateau looks the same" in status and "stable" not in status
+    assert "3 groups, which is no end: a plateau looks the same (consensus is certain" in _text(
+        write_report(record, tmp_path / "r.html")
+    )
+
+
+def test_times_are_written_out_up_to_a_million():
+    assert [time_words(t) for t in (0.0, 65.789, 10000.0, 1e12, 0.01)] == ["0", "65.79", "10000", "1e12", "0.01"]
+
+
 def test_two_clusters_that_are_left_get_the_predicted_lifetime_of_their_sizes(tmp_path):
     import torch
 
@@ -221,7 +240,10 @@ def test_every_change_of_the_number_of_groups_is_a_row_between_the_times_it_was_
     text = re.sub(r"\s+", " ", " ".join(page.text))
     assert "connected components within 0.1 rad of angular distance" in text
     place, time = next(zip(*np.nonzero(np.diff(counts)), strict=True))
-    assert f"{run.times[time]:.4g} to {run.times[time + 1]:.4g} {place + 1} {counts[place, time]:g}" in text
+    assert (
+        f"{time_words(run.times[time])} to {time_words(run.times[time + 1])} {place + 1} {counts[place, time]:g}"
+        in text
+    )
 
 
 def test_the_merger_log_is_a_table_with_weights_and_overlaps(tmp_path):
@@ -369,4 +391,8 @@ def test_the_page_opens_without_error_or_request_and_draws_every_figure(kind, tm
     if played:
         first, last, drawn_pixels, turned = json.loads(root["data-played"])
         times = run_of(kind).times
-        assert (first, last) == (f"s = {times[0]:.4g}", f"s = {times[-1]:.4g}") and drawn_pixels > 1000 and turned
+        assert (
+            (first, last) == (run_of(kind).when(times[0]), run_of(kind).when(times[-1]))
+            and drawn_pixels > 1000
+            and turned
+        )

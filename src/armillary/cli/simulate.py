@@ -269,13 +269,20 @@ def _strict(value: float) -> float | None:
 
 
 def _closing_words(record: Record, page: Path) -> None:
+    from armillary.figures import Run, reading_of
+    from armillary.report.endings import ended
+
     study, data = record.study, record.dataset
     typer.echo(
         f"{study['dynamics']}; {study['systems']} starts of {study['tokens']} tokens in dimension {study['dim']}"
     )
+    run = reading_of(record)
+    assert isinstance(run, Run)
+    typer.echo(f"  {ended(run)}")
     statuses = record.provenance["statuses"]
-    for status in dict.fromkeys(statuses):
-        typer.echo(f"  {statuses.count(status)} of {len(statuses)}: {status}")
+    if len(statuses) == 1 or not all(one.startswith("reached") for one in statuses):
+        for status in dict.fromkeys(statuses):
+            typer.echo(f"  {statuses.count(status)} of {len(statuses)}: {status}")
     typer.echo(f"  energy: {record.provenance['energy']}")
     for name in data.data_vars:
         if data[name].dims == ("system", "time"):

@@ -30,6 +30,9 @@ __all__ = ["CONSENSUS", "flow"]
 CONSENSUS = 0.999
 """All overlaps above this are called consensus."""
 
+UNSEEN = 1e-6
+"""Growth rates below this do not tell a stable state from a plateau."""
+
 _UNIT = {torch.float64: 1e-9, torch.float32: 1e-5}
 _FINEST = 1e-13
 _SHARE = 1e-3  # of the smallest initial speed that the tolerance may be
@@ -259,8 +262,12 @@ def _outcome(field: VelocityField, last: Tensor, until: float) -> str:
     if field.drift.noise:
         return ""
     found = stationarity(field, unit, time=until)
-    if found.stationary:
+    proved = predicts_consensus(field)
+    unseen = found.stationary and found.fastest <= UNSEEN and proved
+    if found.stationary and not unseen:
         return f": {found.label}"
-    if predicts_consensus(field) and (proof := hemisphere(unit)) is not None:
-        return f": consensus is certain (all tokens within a hemisphere, margin {proof.margin:.3g}) and not reached yet"
-    return ""
+    said = [f"still to rounding, no push grows faster than e^({UNSEEN:g} s), and a plateau looks the same"] * unseen
+    if proved and (proof := hemisphere(unit)) is not None:
+        margin = f"all tokens within a hemisphere, margin {proof.margin:.3g}"
+        said.append(f"consensus is certain ({margin}) and not reached yet")
+    return f": {'; '.join(said)}" if said else ""

@@ -38,7 +38,7 @@ def overlap_maps(run: Run) -> Drawing | None:
         rows = states[time, kept]
         rows = rows / np.linalg.norm(rows, axis=-1, keepdims=True)
         values = tuple(tuple(row) for row in np.clip(rows @ rows.T, -1, 1).tolist())
-        title = f"{'layer' if run.discrete else 's ='} {run.times[time]:.4g}"
+        title = run.when(run.times[time])
         panels.append(Panel(title, axis, axis, (), tiles=Tiles("overlap", places, places, values, (-1.0, 1.0))))
     fewer = f" Shown are {len(kept)} of {len(order)} tokens, evenly through that order." * (len(kept) < len(order))
     return Drawing(
@@ -102,8 +102,8 @@ def angles_in_time(run: Run) -> Drawing | None:
         "Angles of all tokens against time",
         "One start on the circle, one line for each token, colored by the group that it ends in. The top edge is the "
         "bottom edge. Lines that join are tokens that have come to agree.",
-        f"Angle of each of {states.shape[1]} tokens against time from {run.drawn_times[0]:.4g} to "
-        f"{run.drawn_times[-1]:.4g}. At the end the tokens stand in groups of {', '.join(map(str, sizes))}.",
+        f"Angle of each of {states.shape[1]} tokens against time, from {run.when(run.drawn_times[0])} to "
+        f"{run.when(run.drawn_times[-1])}. At the end the tokens stand in groups of {', '.join(map(str, sizes))}.",
         (View((), (panel,)),),
         columns=1,
         height=0.62,

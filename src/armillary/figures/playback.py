@@ -31,8 +31,7 @@ def playback(run: Run) -> Drawing | None:
     parts = coloring(groups[kept])
     times = telling_times(run)
     chosen = [times[0], times[len(times) // 2], times[-1]] if len(times) > 2 else times
-    unit = "layer" if run.discrete else "s ="
-    panels = tuple(_view(f"{unit} {run.times[time]:.4g}", states[time, kept], parts) for time in chosen)
+    panels = tuple(_view(run.when(run.times[time]), states[time, kept], parts) for time in chosen)
     sizes = ", ".join(str(int((groups == one).sum())) for one in range(int(groups.max(initial=-1)) + 1))
     fewer = "" if len(kept) == states.shape[1] else f" {len(kept)} of {states.shape[1]} tokens are shown."
     return Drawing(
@@ -40,16 +39,16 @@ def playback(run: Run) -> Drawing | None:
         "Tokens on the sphere",
         "One start, each token a point, colored by the group that it ends in. On the page: drag to turn, move the "
         f"slider or press play to run through the kept times. Points behind the sphere are faint.{fewer}",
-        f"Playback of {states.shape[1]} tokens on the unit sphere from {unit} {run.times[0]:.4g} to "
-        f"{run.times[-1]:.4g}. At the end they stand in groups of {sizes or 'no'} tokens.",
+        f"Playback of {states.shape[1]} tokens on the unit sphere from {run.when(run.times[0])} to "
+        f"{run.when(run.times[-1])}. At the end they stand in groups of {sizes or 'no'} tokens.",
         (View((), panels),),
         columns=3,
         height=0.9,
-        playback=_played(run, states[:, kept], parts, unit),
+        playback=_played(run, states[:, kept], parts),
     )
 
 
-def _played(run: Run, states: Numbers, parts: list[tuple[str, np.ndarray, Style]], unit: str) -> Playback:
+def _played(run: Run, states: Numbers, parts: list[tuple[str, np.ndarray, Style]]) -> Playback:
     frames = np.unique(np.linspace(0, len(states) - 1, min(len(states), MOST_FRAMES)).astype(int))
     colors = [""] * states.shape[1]
     for _, members, style in parts:
@@ -57,7 +56,7 @@ def _played(run: Run, states: Numbers, parts: list[tuple[str, np.ndarray, Style]
             colors[int(member)] = style.color
     points = tuple(tuple((float(x), float(y), float(z)) for x, y, z in states[frame]) for frame in frames)
     names = tuple((style.color, words) for words, _, style in parts)
-    return Playback(tuple(f"{unit} {run.times[frame]:.4g}" for frame in frames), points, tuple(colors), names)
+    return Playback(tuple(run.when(run.times[frame]) for frame in frames), points, tuple(colors), names)
 
 
 def _view(title: str, rows: Numbers, parts: list[tuple[str, np.ndarray, Style]]) -> Panel:

@@ -12,7 +12,7 @@ from armillary.figures.palette import SERIES
 from armillary.figures.reading import Numbers, Profile, Reading, curve_of
 from armillary.oracles import overlap as laws
 
-__all__ = ["MOST_STARTS", "OVERLAP", "Run"]
+__all__ = ["MOST_STARTS", "OVERLAP", "Run", "time_words"]
 
 OVERLAP = "mean_overlap after normalize"
 EVEN = 3.0  # times whose steps in log s differ by no more were spaced in log s
@@ -51,6 +51,14 @@ class Run(Reading):
         """Whether times were kept evenly in log s."""
         steps = np.diff(np.log(self.times[self.times > 0]))
         return len(steps) > 4 and float(steps.max()) < EVEN * float(steps.min())
+
+    def when(self, time: float) -> str:
+        """A kept time as a page names it: s = 200, or layer 3.
+
+        Args:
+            time: the time, or the layer.
+        """
+        return f"layer {time:g}" if self.discrete else f"s = {time_words(time)}"
 
     @property
     def time_axis(self) -> Axis:
@@ -124,6 +132,16 @@ class Run(Reading):
         """
         law = self.law
         return None if law is None else np.stack([_followed(law, float(one), at) for one in law["overlaps"]])
+
+
+def time_words(time: float) -> str:
+    """A time to four digits, written out up to a million.
+
+    Args:
+        time: the time.
+    """
+    rounded = float(f"{time:.4g}")
+    return f"{rounded:.0f}" if rounded.is_integer() and abs(rounded) < 1e6 else f"{rounded:.4g}".replace("e+", "e")
 
 
 def _followed(law: dict[str, Any], start: float, at: Numbers) -> Numbers:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from armillary.figures.run import Run
+from armillary.figures.run import Run, time_words
 from armillary.report.markup import Markup, counted, element, join, listed, paragraph, table
 
 __all__ = ["changes_table", "ended", "endings_table", "mergers_table", "plateau_since"]
@@ -50,9 +50,12 @@ def _kind(run: Run, place: int) -> str:
         return "reached consensus"
     if outcome.startswith("stationary"):
         return f"ended in a state that is {outcome.partition(' (')[0]}"
+    certain = " (consensus is certain: all tokens lie within a hemisphere)" if "is certain" in outcome else ""
+    if outcome.startswith("still to rounding"):
+        sizes = (run.provenance.get("endings") or [{}] * run.starts)[place].get("sizes", [])
+        return f"stood still to rounding in {len(sizes)} groups, which is no end: a plateau looks the same{certain}"
     since, groups = plateau_since(run, place)
     rests = math.isfinite(since)
-    certain = " (consensus is certain: all tokens lie within a hemisphere)" if "is certain" in outcome else ""
     if rests and groups > 1:
         return f"stood on a plateau of {groups} groups, which is no end{certain}"
     if rests and certain:
@@ -90,7 +93,7 @@ def endings_table(run: Run) -> Markup:
         since, _ = plateau_since(run, place)
         sizes = [int(size) for size in entry.get("sizes", [])]
         said = ", ".join(map(str, sizes[:10])) + (f" and {len(sizes) - 10} more" if len(sizes) > 10 else "")
-        standing = f"since {run.times[0] if since == 0 else since:.4g}" if math.isfinite(since) else "changed lately"
+        standing = f"since {run.when(since)}" if math.isfinite(since) else "changed lately"
         rows.append([f"{place + 1}: {status}", said or "not recorded", standing, _lifetime(entry)])
     parts: list[Any] = [
         _folded(
@@ -138,7 +141,7 @@ def _changes(run: Run) -> Iterator[list[Any]]:
             continue
         moved = int(after - before)
         kind = counted(-moved, "merger") if moved < 0 else counted(moved, "group") + " born"
-        between = f"{run.times[time]:.4g} to {run.times[time + 1]:.4g}"
+        between = f"{time_words(run.times[time])} to {time_words(run.times[time + 1])}"
         yield [between, str(place + 1), f"{before:g}", f"{after:g}", f"{kind}, net"]
 
 

@@ -41,7 +41,7 @@ def _course(run: Run) -> Markup:
             parts.append(join([f"the {words} went from ", _value(run, name, 0), " to ", _value(run, name, -1)]))
     if not parts:
         return Markup("")
-    return join([f"Between {_at(run, run.times[0])} and {_at(run, run.times[-1])} ", join(parts, " and "), ". "])
+    return join([f"Between {run.when(run.times[0])} and {run.when(run.times[-1])} ", join(parts, " and "), ". "])
 
 
 def what_moved(run: Run) -> str:
@@ -130,7 +130,7 @@ def against_the_law(run: Run) -> Markup:
     }
     return paragraph(
         f"The law: {names.get(str(law['name']), str(law['name']))}. At the worst of the kept times "
-        f"({_at(run, worst[1])}, start {worst[2] + 1}) the mean overlap differs from it by {worst[0]:.1e}; the "
+        f"({run.when(worst[1])}, start {worst[2] + 1}) the mean overlap differs from it by {worst[0]:.1e}; the "
         f"integrator was {run.study['integrator']}."
     )
 
@@ -154,7 +154,7 @@ def numbers(run: Run) -> Markup:
         cells = [element("td", _value(run, name, place), class_="value") for place in places]
         rows.append([f"{measurement_words(words)} ({preparation_words(preparation)})", *cells])
     return table(
-        "Means over starts at three kept times.", ["", *(_at(run, run.times[place]) for place in places)], rows
+        "Means over starts at three kept times.", ["", *(run.when(run.times[place]) for place in places)], rows
     )
 
 
@@ -174,10 +174,6 @@ def _value(run: Run, name: str, place: int) -> Markup:
     found = run.summary(values[:, None], (0,), run.attainable(name))
     ends = (float("nan"), float("nan"), float("nan"), 0) if found is None else found.at(0)
     return interval(ends, run.level, run.starts)
-
-
-def _at(run: Run, time: float) -> str:
-    return f"layer {time:g}" if run.discrete else f"s = {time:.4g}"
 
 
 def flags(run: Run) -> Markup:

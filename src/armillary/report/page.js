@@ -95,7 +95,7 @@
     });
     if (panel.tiles) {
       out.push({type: "heatmap", xaxis: "x" + suffix, yaxis: "y" + suffix, x: panel.tiles.x, y: panel.tiles.y, z: panel.tiles.values,
-        zmin: panel.tiles.limits[0], zmax: panel.tiles.limits[1], colorscale: "Cividis", xgap: 1, ygap: 1, hoverongaps: false,
+        zmin: panel.tiles.limits[0], zmax: panel.tiles.limits[1], colorscale: "Cividis", xgap: panel.tiles.x.length > 40 ? 0 : 1, ygap: panel.tiles.y.length > 40 ? 0 : 1, hoverongaps: false,
         hovertemplate: escaped(panel.x.label) + " %{x}, " + escaped(panel.y.label) + " %{y}: %{z:.3g}<extra></extra>",
         colorbar: Object.assign({thickness: 9, outlinewidth: 0, tickfont: {size: 10.5}, nticks: 4}, panel.bar)});
     }
