@@ -383,6 +383,8 @@ def test_the_fine_print_is_there(text):
         "One seed is shown",
         "The model is 4-bit (Q4_1)",
         "not token pairs",
+        "Each interval stands for itself",
+        "none is widened for being one of many",
     ):
         assert words in text, words
 

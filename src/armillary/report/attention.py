@@ -59,7 +59,7 @@ def _sinks(facts: Facts) -> Markup:
     said = [
         f"{facts.reference_words} the first token draws most attention in {layer_words(layer)}, ",
         facts.words(profile.at(layer)),
-        " of the mass of later rows, mean over heads",
+        " of the mass of later rows, mean over heads (a layer that was chosen as the largest)",
     ]
     if FIRST in facts.reading.dataset:
         each = facts.reading.dataset[FIRST].sel(condition=facts.reference).mean("document", skipna=True).values

@@ -59,6 +59,11 @@ def _points(facts: Facts) -> list[tuple[str, str]]:
             "Pairs within a document depend on one another; counting them as independent would make every interval "
             "far too narrow. The intervals do not cover the choice of model, layer or definition either.",
         ),
+        (
+            "Each interval stands for itself.",
+            "This page holds many. Each misses as often as its level says, so among many some do, and none is widened "
+            "for being one of many. A largest or smallest number that was picked out by looking lies on the far side.",
+        ),
     ]
     if facts.initial:
         points.append(
