@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 import armillary as am
-from armillary import cli
+from armillary import cli, figures
 from armillary.oracles import overlap
 from armillary.studies.simulation import Simulation
 
@@ -22,6 +23,7 @@ Ran = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def armillary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ran:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(figures, "write_figures", partial(figures.write_figures, formats=()))  # the page shows them all
 
     def ran(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["armillary", *map(str, arguments)])
@@ -89,6 +91,7 @@ def test_every_ingredient_can_be_switched_on_from_the_command_line(arguments: li
     assert code == 0, err
     found = json.loads(out)
     assert len(found["at"]) in (4, 5) and found["at"][0] == 0 and all(found["statuses"])
+    assert Path("r", "report.html").is_file()
 
 
 def test_a_file_of_states_is_a_start(armillary: Ran, tmp_path: Path) -> None:
