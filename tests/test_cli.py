@@ -239,6 +239,7 @@ def test_json_is_one_strict_object_with_facts_token_hash_and_a_row_for_each_numb
         "measurement",
         "preparation",
         "tokens",
+        "head",
         "value",
         "low",
         "high",
@@ -251,7 +252,7 @@ def test_json_is_one_strict_object_with_facts_token_hash_and_a_row_for_each_numb
     assert {row["layer"] for row in rows} == {0, 2, 3, None}  # None: the loss
     assert {row["tap"] for row in rows if row["layer"] == 0} == {"embedding", "embedding_read"}
     assert {row["level"] for row in rows} == {0.95} and {row["documents"] for row in rows} <= {0, 1, 2, 3, 4}
-    assert len({json.dumps([row[key] for key in keys[:6]]) for row in rows}) == len(rows) > 200
+    assert len({json.dumps([row[key] for key in keys[:7]]) for row in rows}) == len(rows) > 200
     assert rows == Record.open("record").rows()
 
 
@@ -351,7 +352,7 @@ def test_check_prints_every_promise_and_as_json_the_facts_too(
     armillary: Callable[..., Outcome], models: dict[str, Path]
 ) -> None:
     plain = armillary("check", "--model", models["llama"])
-    assert plain.code == 0 and plain.out.count("kept  ") == 12 and "MISSED" not in plain.out
+    assert plain.code == 0 and plain.out.count("kept  ") == 21 and "MISSED" not in plain.out
     found = json.loads(armillary("check", "--model", models["llama"], "--json").out)
     assert found["model"]["layers"] == 4 and all(one["passed"] for one in found["promises"])
     assert {one["name"] for one in found["promises"]} > {"finite", "causal", "sublayers", "hooks"}
@@ -371,7 +372,12 @@ def test_a_decoder_that_misses_a_promise_ends_check_with_1_and_the_laboratory_wi
 
 def test_a_condition_that_changes_nothing_ends_with_1(lab: Any, models: dict[str, Path]) -> None:
     outcome = lab(model=models["idle mlp"], conditions="trained,ablated:mlp")
-    assert outcome.code == 1 and "ablated-mlp must change the decoder" in outcome.sentence and listing() == []
+    assert outcome.code == 1 and "ablated-mlp must change the decoder" in outcome.sentence
+    assert not Path("record").exists()  # what was finished before is kept beside it, and another choice is told so
+    again = lab(model=models["idle mlp"], conditions="trained")
+    assert again.code == 2 and "conditions" in again.sentence and "record.partial" in again.sentence
+    shutil.rmtree("record.partial")
+    assert lab(model=models["idle mlp"], conditions="trained").code == 0
 
 
 @pytest.mark.parametrize(("name", "got"), [("qwen", "says 'bert'"), ("pre", "uses 'falcon'")])
@@ -846,7 +852,7 @@ def test_too_little_memory_is_one_sentence_and_a_fault_of_ours_keeps_its_traceba
         (["lab", "--modle", "x"], "No such option: --modle (Possible options: --model"),
         (["lab", "extra"], "unexpected extra argument(s) (extra). See `armillary lab --help`"),
         (["measure"], "No such command 'measure'. See `armillary --help`"),
-        (["report"], "Missing argument 'record'"),
+        (["report"], "Missing argument 'records'"),
         (["report", "nowhere"], "`RECORD` must be the folder of a record, but nowhere does not exist"),
         (["report", str(ROOT / "docs")], "holds no study.toml and no provenance.json and no measurements.nc"),
         (["report", str(ROOT / "README.md")], "is a file"),

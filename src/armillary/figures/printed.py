@@ -24,6 +24,7 @@ __all__ = ["FORMATS", "print_drawing", "write_figures"]
 
 FORMATS = ("pdf", "svg", "png")
 PNG_DPI = 300
+TALLER = 6  # how often a page may grow by 1.4
 COLUMN_WIDTH = 7.2  # inches: the text width of a page
 
 DASHES: dict[str, Any] = {
@@ -105,6 +106,18 @@ def write_figures(record: Record | Reading, folder: str | Path, formats: Sequenc
     return tuple(written)
 
 
+def _with_room(page: Any) -> None:
+    """Make a page taller until labels leave its panels some room."""
+    for _ in range(TALLER):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            page.draw_without_rendering()
+        if not any("constrained_layout not applied" in str(one.message) for one in told):
+            return
+        width, height = page.get_size_inches()
+        page.set_size_inches(width, 1.4 * height)
+
+
 def print_drawing(drawing: Drawing, folder: Path, formats: Sequence[str] = FORMATS, *, source: str = "") -> list[Path]:
     """Draw one figure into `folder`; alt text and the record's hash `source` travel in each file's metadata."""
     import matplotlib
@@ -128,6 +141,7 @@ def print_drawing(drawing: Drawing, folder: Path, formats: Sequence[str] = FORMA
         for axis in axes[len(panels) :]:
             axis.set_visible(False)
         _legend(page, list(axes[: len(panels)]))
+        _with_room(page)
         paths = []
         for name in formats:
             path = folder / f"{drawing.name}.{name}"

@@ -13,8 +13,8 @@ import torch
 from armillary.models.capture import stream
 from armillary.records.journal import IDS, SECONDS
 from armillary.shapes import TokenIds
+from armillary.studies import collectors
 from armillary.studies.collector import Collector, Setting
-from armillary.studies.collectors import COLLECTORS
 from armillary.studies.reader import TapReader
 
 __all__ = ["Arrays", "Bench", "Chunk", "partition"]
@@ -54,9 +54,10 @@ class Bench:
         kinds: Which collectors; those that belong in this condition.
     """
 
-    def __init__(self, setting: Setting, kinds: Sequence[type[Collector]] = COLLECTORS) -> None:
+    def __init__(self, setting: Setting, kinds: Sequence[type[Collector]] | None = None) -> None:
         self.setting = setting
-        self.collectors = tuple(kind(setting) for kind in kinds if kind.belongs(setting))
+        chosen = collectors.COLLECTORS if kinds is None else kinds
+        self.collectors = tuple(kind(setting) for kind in chosen if kind.belongs(setting))
 
     def measure(self, ids: TokenIds, titles: Sequence[str]) -> Arrays:
         """One pass over the documents of a chunk.

@@ -12,9 +12,9 @@ from armillary.observables.declaration import Preparation
 from armillary.observables.rank import isotropic_participation_rank, rank_ceiling
 from armillary.records.assembly import Variable
 from armillary.sphere import uniform
+from armillary.studies import collectors
 from armillary.studies.axes import with_words
 from armillary.studies.collector import Collector, Declared
-from armillary.studies.collectors import COLLECTORS
 from armillary.studies.layout import Layout
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ __all__ = ["declared", "frame"]
 _DRAWS = 4
 
 
-def frame(layout: Layout, kinds: Sequence[type[Collector]] = COLLECTORS) -> xarray.Dataset:
+def frame(layout: Layout, kinds: Sequence[type[Collector]] | None = None) -> xarray.Dataset:
     """The labels of all axes, and what does not come from documents: references and attributes.
 
     Args:
         layout: Axes and conventions.
-        kinds: What will be collected.
+        kinds: What will be collected; every collector if None.
 
     Returns:
         The dataset into which the numbers of chunks are put; its layout is described in docs/architecture.md.
@@ -43,11 +43,11 @@ def frame(layout: Layout, kinds: Sequence[type[Collector]] = COLLECTORS) -> xarr
     return with_words(xr.Dataset(references | _references(layout), coords=labels, attrs=attrs))
 
 
-def declared(layout: Layout, kinds: Sequence[type[Collector]] = COLLECTORS) -> Declared:
+def declared(layout: Layout, kinds: Sequence[type[Collector]] | None = None) -> Declared:
     """What all collectors contribute."""
     variables: dict[str, Variable] = {}
     coordinates: dict[str, Any] = {}
-    for kind in kinds:
+    for kind in collectors.COLLECTORS if kinds is None else kinds:
         one = kind.declared(layout)
         variables |= one.variables
         coordinates |= one.coordinates

@@ -13,8 +13,8 @@ from armillary.errors import ArgumentError
 from armillary.models.conditions import Condition, Initial, Trained
 from armillary.models.decoder import Decoder
 from armillary.models.widened import wider_type
+from armillary.studies import collectors
 from armillary.studies.collector import Declared, Variable
-from armillary.studies.collectors import COLLECTORS
 from armillary.studies.dataset import declared
 from armillary.studies.layout import Layout
 from armillary.studies.plan import CENTERED, SPHERE
@@ -91,7 +91,7 @@ class MemoryNeed:
         inner = max((max(p.shape) for p in decoder.blocks[0].parameters() if p.ndim == 2), default=4 * width)
         pass_ = tokens * (8 * width + 3 * inner) * size
         rows = (4 + clouds) * tokens * width * _DOUBLE
-        held = sum(kind.held(layout) for kind in COLLECTORS)
+        held = sum(kind.held(layout) for kind in collectors.COLLECTORS)
         arrays = _size(layout, declared(layout), documents=1, conditions=1)
         document = round(squares * tokens**2 * _DOUBLE) + pass_ + rows + held + 2 * arrays
         maps = 3 * width**2 * _DOUBLE

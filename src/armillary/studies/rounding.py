@@ -10,9 +10,9 @@ from armillary.models.anatomy import Decoder
 from armillary.models.widened import widened, wider_type
 from armillary.records.floors import judged, moved
 from armillary.shapes import TokenIds
+from armillary.studies import collectors
 from armillary.studies.chunk import Bench
 from armillary.studies.collector import Setting
-from armillary.studies.collectors import COLLECTORS
 
 __all__ = ["rounding", "rounding_words"]
 
@@ -32,7 +32,7 @@ def rounding(
         Floors by the name of their variable.
     """
     layout = setting.layout
-    every = {kind: kind.declared(layout).variables for kind in COLLECTORS}
+    every = {kind: kind.declared(layout).variables for kind in collectors.COLLECTORS}
     bench = Bench(setting, [kind for kind, variables in every.items() if judged(variables)])
     with widened(setting.decoder):
         wide = bench.measure(ids, titles)
