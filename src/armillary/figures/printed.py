@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
