@@ -6,6 +6,7 @@ import errno
 import hashlib
 import importlib
 import json
+import logging
 import os
 import shutil
 import signal
@@ -798,6 +799,15 @@ def test_what_the_output_goes_to_may_be_full(lab: Any, monkeypatch: pytest.Monke
     outcome = lab("--dry-run", "--json")
     words = "armillary: A file, or what the output goes to, cannot be used (No space left on device). Check the disk"
     assert outcome.code == 2 and outcome.sentence.startswith(words)
+
+
+def test_a_home_that_matplotlib_cannot_write_to_is_not_spoken_of(
+    armillary: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = logging.getLogger("matplotlib")
+    monkeypatch.setattr(words, "level", logging.NOTSET)
+    assert armillary("report", "nowhere").code == 2
+    assert not words.isEnabledFor(logging.WARNING) and words.isEnabledFor(logging.ERROR)
 
 
 def test_a_path_that_the_parser_names_is_not_named_twice() -> None:

@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 import sys
+import warnings
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -32,6 +33,7 @@ from armillary.figures import registry as figure_registry
 from armillary.figures.corpus import across_documents
 from armillary.figures.palette import condition_style
 from armillary.figures.picture import write_picture
+from armillary.figures.printed import _rule
 from armillary.records.record import Record
 from armillary.terms import condition_label, measurement_name, measurement_words, preparation_words
 from real_record import KINDS, real_record
@@ -582,6 +584,21 @@ def test_the_name_of_a_rule_finds_room_outside_the_curves():
     reach = panel.reach
     assert reach[0] < 0.0 and reach[1] > 1.1
     assert Panel("", Axis("layer"), Axis("value"), curves).reach[1] < 1.1
+
+
+def test_a_rule_beyond_its_axis_has_no_name_that_pushes_the_panels_together():
+    from matplotlib.figure import Figure
+
+    page = Figure(figsize=(4, 3), layout="constrained")
+    axes = page.subplots()
+    axes.set_ylim(-0.2, -0.19)
+    axes.set_xlim(0.0, 1.0)
+    for rule in (Rule("no slope", y=0.0), Rule("far right", x=40.0)):
+        _rule(axes, rule, "right", True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # "axes sizes collapsed to zero"
+        page.draw_without_rendering()
+    assert axes.get_tightbbox(page.canvas.get_renderer()).height <= 300
 
 
 def test_the_name_of_a_rule_stands_where_it_hides_no_curve():

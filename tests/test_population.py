@@ -215,3 +215,9 @@ def test_rankme_is_the_entropy_rank_up_to_its_epsilon() -> None:
         rankme = math.exp(-(shares * np.log(shares)).sum())
         difference = abs(math.log(rankme) - math.log(entropy_rank.after()(rows)))
         assert difference < 2e-6 * len(s)
+
+
+def test_a_population_rank_whose_denominator_is_not_positive_is_undefined():
+    orthogonal = 3.0 * np.eye(5)  # all products of different rows are zero, so nothing is estimated of sum l^2
+    assert math.isnan(population_participation_rank_about_zero.after()(orthogonal))
+    assert math.isnan(population_participation_rank_about_zero.after("normalize")(orthogonal))

@@ -14,7 +14,7 @@ from armillary.models.conditions import Ablated, Trained
 from armillary.models.decoder import decoder_from_model
 from armillary.models.documents import Documents
 from armillary.records.assembly import Variable
-from armillary.records.floors import floor_name, floors, is_floor, moved
+from armillary.records.floors import floor_name, floors, is_floor, moved, resolved
 from armillary.records.journal import Journal, partial_of, rounding_unit
 from armillary.records.record import Record
 from armillary.studies.laboratory import Laboratory
@@ -157,3 +157,8 @@ def test_every_combination_finds_its_own_floor(tmp_path):
         assert np.array_equal(found[row], held.sel(where).item(), equal_nan=True)
     of_each_set = record.columns["measurement"].isin(CONTINUOUS).to_numpy()
     assert np.isfinite(found[of_each_set]).mean() > 0.8
+
+
+def test_no_difference_is_never_resolved_whatever_the_floor() -> None:
+    assert resolved(0.0, 0.0) is False and resolved(1e-9, 1e-9) is False
+    assert resolved(-2e-9, 1e-9) is True and resolved(1.0, float("nan")) is None

@@ -247,3 +247,8 @@ def test_the_command_measures_a_file_of_states_and_names_what_does_not_go_with_i
     record = Record.open("record")
     assert record.study["layers"] == [0, 4, 8, 12, 16] and record.dataset.sizes["document"] == 3
     assert record.dataset.attrs["tokens_per_document"] == 12 and Path("record/report.html").exists()
+
+
+def test_the_hash_is_that_of_the_documents_that_are_kept(held):
+    every = States.of(held, axes=AXES)
+    assert every.first(2).digest == States.of(held[:2], axes=AXES).digest != every.digest

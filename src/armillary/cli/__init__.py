@@ -6,6 +6,7 @@ skipped, 130 interrupted. Heavy imports happen inside the commands, so that `arm
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -35,6 +36,7 @@ def main() -> None:
     """Run the command line; every trouble that armillary explains ends in one sentence and its exit code."""
     # Threads that wait by spinning take the cores from those that work; libgomp reads this when torch is loaded.
     os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # a home it cannot write to is no trouble of a user's
     arguments = sys.argv[1:] or ["--help"]
     if threading.current_thread() is threading.main_thread():  # being asked to end is an interrupt too
         signal.signal(signal.SIGTERM, signal.default_int_handler)

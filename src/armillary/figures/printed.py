@@ -246,11 +246,18 @@ def _rule(axes: Any, rule: Rule, end: str, above: bool) -> None:
 
     look = {"color": "#777777", "lw": 0.8, "ls": (0, (2, 2)), "zorder": 1.5}
     text: Any = {"color": "#666666", "fontsize": 7.0, "path_effects": [withStroke(linewidth=2.0, foreground="white")]}
+    text["annotation_clip"] = True  # a rule beyond its axis has no name, which would push all panels together
     if rule.y is not None:
         axes.axhline(rule.y, **look)
         place = ((1.0 if end == "right" else 0.0), rule.y)
         axes.annotate(
-            rule.name, place, xycoords=("axes fraction", "data"), ha=end, va="bottom" if above else "top", **text
+            rule.name,
+            place,
+            xycoords=("axes fraction", "data"),
+            ha=end,
+            va="bottom" if above else "top",
+            **text,
+            **inside,
         )
     if rule.x is not None:
         axes.axvline(rule.x, **look)
