@@ -77,7 +77,7 @@ def held(key):
         return int(re.search(key + r":\\s+(\\d+)", status.read())[1]) * 1024
 
 torch.manual_seed(0)
-shape = {"vocab_size": 1000, "n_embd": 256, "n_layer": 4, "n_head": 4, "n_positions": 512}
+shape = {"vocab_size": 1000, "n_embd": 256, "n_layer": 12, "n_head": 4, "n_positions": 512}
 config = GPT2Config(**shape, bos_token_id=None, eos_token_id=None)
 decoder = decoder_from_model(GPT2LMHeadModel(config).eval(), None, name="random")
 ids = torch.randint(0, 1000, (200, 512), generator=torch.Generator().manual_seed(1))
@@ -111,7 +111,7 @@ for place, layer in enumerate(record.dataset["layer"].values):
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read where Linux writes it")
 def test_two_hundred_documents_of_512_tokens_stay_within_300_mib_beyond_the_model(tmp_path: Path) -> None:
-    code = f"FOLDER, LAYERS = {str(tmp_path / 'record')!r}, [4]\n" + LIMITED
+    code = f"FOLDER, LAYERS = {str(tmp_path / 'record')!r}, [12]\n" + LIMITED
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stderr[-2000:]
     _, peak, _, said, _, batch = ended.stdout.split()
