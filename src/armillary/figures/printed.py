@@ -257,7 +257,6 @@ def _rule(axes: Any, rule: Rule, end: str, above: bool) -> None:
             ha=end,
             va="bottom" if above else "top",
             **text,
-            **inside,
         )
     if rule.x is not None:
         axes.axvline(rule.x, **look)
