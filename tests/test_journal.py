@@ -258,6 +258,18 @@ def test_a_unit_that_the_disk_has_damaged_is_measured_again(whole: Record, tmp_p
     assert study().run(tmp_path / "record").measurements_hash == whole.measurements_hash
 
 
+@pytest.mark.parametrize("place", range(4, 30))
+def test_a_flipped_bit_anywhere_in_the_head_of_a_unit_is_damage_or_none(place: int, tmp_path: Path) -> None:
+    unit = tmp_path / "unit.npz"
+    np.savez(unit, a=np.arange(5.0))
+    content = bytearray(unit.read_bytes())
+    content[place] ^= 0xFF
+    unit.write_bytes(content)
+    if journal._is_whole(unit):
+        with np.load(unit) as stored:
+            assert stored["a"].tolist() == [0, 1, 2, 3, 4]
+
+
 def test_a_folder_of_somebody_else_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "record.partial").mkdir()
     (tmp_path / "record.partial" / "mine.txt").write_text("mine")
