@@ -698,6 +698,7 @@ def sample_study() -> dict[str, Any]:
         "kind": "laboratory",
         "preset": "none",
         "threads": 2,
+        "memory_limit": "none",
         "model": {"name": "tiny <invented> decoder", "source": "tests"},
         "conditions": list(CONDITIONS),
         "layers": list(LAYERS),
