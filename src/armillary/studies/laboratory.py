@@ -62,7 +62,7 @@ class Laboratory:
         seed: Of the resampling and of the statement's maps.
         batch_size: Documents in one pass.
         preset: Name of the preset these choices started from, for the record; it changes nothing.
-        threads: Of the processor, for one pass; the last bits of numbers depend on it. None for one, which was twice as fast as two.
+        threads: Of the processor, for one pass; the last bits of numbers depend on it. None for one: two were slower.
         memory_limit: Bytes beyond the loaded model (of each worker) that a run may take: passes are made smaller than
             `batch_size` if need be. No limit if None.
 
@@ -195,7 +195,7 @@ class Laboratory:
         Args:
             begun: The choices of that run; empty if there is none.
         """
-        threads = self.threads or int(begun.get("threads", 1))  # two were half as fast as one
+        threads = self.threads or int(begun.get("threads", 1))
         size = self.batch_size
         if self.memory_limit is not None and begun.get("memory_limit") == self.memory_limit:
             size = int(begun["batch_size"])
