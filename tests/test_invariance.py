@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from armillary.errors import ArgumentError
-from armillary.invariance import DiagonalGain, GeneralLinear, Orthogonal, values_after
+from armillary.invariance.moved import values_after
 from armillary.observables.alignment import mean_overlap
 from armillary.observables.cloud import Calibration, Cloud
 from armillary.observables.rank import algebraic_rank, participation_rank
+from armillary.transformations.linear import DiagonalGain, GeneralLinear, Orthogonal
 
 
 def test_a_general_linear_map_has_the_stated_condition_number_and_an_orthogonal_one_has_one() -> None:
@@ -30,8 +31,8 @@ def test_an_orthogonal_map_moves_no_number_and_a_general_one_moves_all_but_the_a
     ]
     cloud = Cloud(rows)
     before = torch.stack([one.of(cloud) for one in measurements])
-    turned = torch.stack(values_after(cloud, Orthogonal(seed=1).matrix(12), measurements))
-    stretched = torch.stack(values_after(cloud, GeneralLinear(4.0, seed=1).matrix(12), measurements))
+    turned = torch.stack(values_after(cloud, Orthogonal(seed=1), measurements))
+    stretched = torch.stack(values_after(cloud, GeneralLinear(4.0, seed=1), measurements))
     torch.testing.assert_close(turned, before, atol=1e-10, rtol=0)
     assert float((stretched[:2] - before[:2]).abs().min()) > 1e-2
     assert stretched[2] == before[2] == 12
@@ -39,7 +40,7 @@ def test_an_orthogonal_map_moves_no_number_and_a_general_one_moves_all_but_the_a
 
 def test_diag_2_1_as_a_gain_gives_25_over_17() -> None:
     gain = DiagonalGain(torch.tensor([2.0, 1.0]))
-    (value,) = values_after(Cloud(torch.eye(2, dtype=torch.float64)), gain.matrix(2), [participation_rank.after()])
+    (value,) = values_after(Cloud(torch.eye(2, dtype=torch.float64)), gain, [participation_rank.after()])
     assert float(value) == pytest.approx(25 / 17, rel=1e-14)
     with pytest.raises(ArgumentError, match="gain"):
         gain.matrix(3)
@@ -49,8 +50,8 @@ def test_the_corpus_mean_moves_along_with_the_basis() -> None:
     rows = torch.randn(20, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64) + 2.0
     cloud = Cloud(rows, calibration=Calibration(rows.mean(0), (1,)))
     measurement = mean_overlap.after("corpus mean", "normalize")
-    (turned,) = values_after(cloud, Orthogonal(seed=5).matrix(6), [measurement])
+    (turned,) = values_after(cloud, Orthogonal(seed=5), [measurement])
     assert float(turned) == pytest.approx(float(measurement.of(cloud)), abs=1e-12)
     bound = mean_overlap.after("without rogue coordinates", "normalize")
-    (moved,) = values_after(cloud, Orthogonal(seed=5).matrix(6), [bound])
+    (moved,) = values_after(cloud, Orthogonal(seed=5), [bound])
     assert abs(float(moved) - float(bound.of(cloud))) > 1e-3  # a coordinate is no direction

@@ -157,10 +157,19 @@ _PUBLIC = {
     "BETWEEN_LAYERS": "armillary.observables.between",
     "linear_cka": "armillary.observables.correspondence",
     "neighbor_overlap": "armillary.observables.correspondence",
-    "Transformation": "armillary.invariance",
-    "Orthogonal": "armillary.invariance",
-    "GeneralLinear": "armillary.invariance",
-    "DiagonalGain": "armillary.invariance",
+    "Transformation": "armillary.transformations.declaration",
+    "Orthogonal": "armillary.transformations.linear",
+    "FeaturePermutation": "armillary.transformations.linear",
+    "DiagonalGain": "armillary.transformations.linear",
+    "GeneralLinear": "armillary.transformations.linear",
+    "Linear": "armillary.transformations.linear",
+    "TokenPermutation": "armillary.transformations.rows",
+    "GlobalScale": "armillary.transformations.rows",
+    "RowScale": "armillary.transformations.rows",
+    "Translation": "armillary.transformations.rows",
+    "Centering": "armillary.transformations.rows",
+    "Verdict": "armillary.invariance.verdicts",
+    "verdict": "armillary.invariance.verdicts",
     "Estimate": "armillary.estimates",
     "Intervals": "armillary.estimates",
     "Sample": "armillary.estimates",
@@ -245,10 +254,8 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.estimates import contrast as contrast
     from armillary.estimates import estimate as estimate
     from armillary.estimates import intervals as intervals
-    from armillary.invariance import DiagonalGain as DiagonalGain
-    from armillary.invariance import GeneralLinear as GeneralLinear
-    from armillary.invariance import Orthogonal as Orthogonal
-    from armillary.invariance import Transformation as Transformation
+    from armillary.invariance.verdicts import Verdict as Verdict
+    from armillary.invariance.verdicts import verdict as verdict
     from armillary.models.attention import attention_stream as attention_stream
     from armillary.models.capture import Tap as Tap
     from armillary.models.capture import capture as capture
@@ -366,6 +373,17 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.studies.simulation import Simulation as Simulation
     from armillary.trajectory import Ensemble as Ensemble
     from armillary.trajectory import Trajectory as Trajectory
+    from armillary.transformations.declaration import Transformation as Transformation
+    from armillary.transformations.linear import DiagonalGain as DiagonalGain
+    from armillary.transformations.linear import FeaturePermutation as FeaturePermutation
+    from armillary.transformations.linear import GeneralLinear as GeneralLinear
+    from armillary.transformations.linear import Linear as Linear
+    from armillary.transformations.linear import Orthogonal as Orthogonal
+    from armillary.transformations.rows import Centering as Centering
+    from armillary.transformations.rows import GlobalScale as GlobalScale
+    from armillary.transformations.rows import RowScale as RowScale
+    from armillary.transformations.rows import TokenPermutation as TokenPermutation
+    from armillary.transformations.rows import Translation as Translation
 
 __all__ = list(_PUBLIC)
 

@@ -48,17 +48,12 @@ class Calibration:
     """What was estimated on other documents: the mean row, and the coordinates that carry most of the mean overlap.
 
     Args:
-        mean: Mean row of the calibration documents, shape `dim`.
+        mean: Mean row of the calibration documents, shape `dim`; or one for each configuration, `*batch dim`.
         coordinates: Indices of the rogue coordinates.
     """
 
     mean: Tensor
     coordinates: tuple[int, ...]
-
-    def mapped(self, matrix: Tensor) -> Calibration:
-        """The calibration of rows times `matrix` (`dim dim`, or a diagonal `dim`): the mean moves, indices stay."""
-        mean = self.mean.to(matrix)
-        return Calibration(mean=mean * matrix if matrix.ndim == 1 else mean @ matrix, coordinates=self.coordinates)
 
 
 class Cloud:
@@ -253,11 +248,12 @@ class Cloud:
         mean = self._needs_calibration("corpus mean").mean
 
         def without(rows: Tensor) -> Tensor:
-            return rows - mean.to(rows)
+            return rows - mean.to(rows)[..., None, :]
 
         def gram() -> Tensor:
-            along = self.rows @ mean.to(self.rows)
-            square = (mean.to(self.rows) ** 2).sum()
+            here = mean.to(self.rows)
+            along = (self.rows @ here[..., :, None])[..., 0]
+            square = (here**2).sum(-1)[..., None, None]
             return self._resolved(self.gram - along[..., :, None] - along[..., None, :] + square, without)
 
         return self._child(lambda: without(self.rows), gram)

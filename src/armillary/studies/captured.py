@@ -57,8 +57,7 @@ class _Statement(Statement):
 
     def __init__(self, setting: Setting) -> None:
         Collector.__init__(self, setting)
-        matrices = [one.matrix(self.layout.width) for one in seeded(self.layout)]
-        self.maps = dict.fromkeys(statement_layers(self.layout.layers), matrices)
+        self.maps = dict.fromkeys(statement_layers(self.layout.layers), seeded(self.layout))
         self._rows = {layer: row for row, layer in enumerate(self.maps)}
 
     @classmethod

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from armillary.invariance import DiagonalGain, GeneralLinear, Orthogonal, Transformation, values_after
+from armillary.invariance.moved import values_after
 from armillary.models.anatomy import Decoder
 from armillary.studies.batch import TapBatch
 from armillary.studies.collector import Collector, Declared, Setting, Variable
 from armillary.studies.layout import Layout
 from armillary.studies.plan import statement_layers
+from armillary.transformations.declaration import Transformation
+from armillary.transformations.linear import DiagonalGain, GeneralLinear, Orthogonal
 
 __all__ = ["Statement", "seeded", "transformations"]
 
@@ -21,7 +22,7 @@ class Statement(Collector):
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
-        self.maps = _maps(setting.decoder, setting.layout)
+        self.maps = transformations(setting.decoder, setting.layout)
         self._rows = {layer: row for row, layer in enumerate(self.maps)}
 
     @classmethod
@@ -61,8 +62,8 @@ class Statement(Collector):
         taken = [self.layout.measurements.index(one) for one in measurements]
         for m, measurement in zip(taken, measurements, strict=True):
             table[:, 0, m] = measurement.of(cloud).numpy()
-        for t, matrix in enumerate(self.maps[batch.tap.layer], start=1):
-            after = values_after(cloud, matrix, measurements)
+        for t, one in enumerate(self.maps[batch.tap.layer], start=1):
+            after = values_after(cloud, one, measurements)
             for m, value in zip(taken, after, strict=True):
                 table[:, t, m] = value.numpy()
 
@@ -83,13 +84,6 @@ def transformations(decoder: Decoder, layout: Layout) -> dict[int, tuple[Transfo
 def seeded(layout: Layout) -> tuple[Transformation, ...]:
     """The maps that need no decoder: orthogonal and general linear."""
     return (Orthogonal(layout.seed), GeneralLinear(layout.plan.condition_number, layout.seed))
-
-
-def _maps(decoder: Decoder, layout: Layout) -> dict[int, list[Tensor]]:
-    chosen = transformations(decoder, layout)
-    distinct = {one for several in chosen.values() for one in several}
-    made = {one: one.matrix(decoder.facts.width) for one in distinct}
-    return {layer: [made[one] for one in several] for layer, several in chosen.items()}
 
 
 def _gain(decoder: Decoder, layer: int) -> tuple[Transformation, ...]:
