@@ -14,7 +14,7 @@ import threading
 
 import typer
 
-from armillary.cli import check, export, lab, report, simulate
+from armillary.cli import check, export, lab, phase, report, simulate
 from armillary.cli.refusals import is_out_of_memory, parser_words, refuse, with_options
 from armillary.errors import ArmillaryError, Interrupted
 
@@ -28,7 +28,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (lab.lab, simulate.simulate, check.check, report.report, export.export):  # in the order of the help
+# in the order of the help
+for command in (lab.lab, simulate.simulate, phase.phase, check.check, report.report, export.export):
     app.command()(command)
 
 

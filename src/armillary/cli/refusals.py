@@ -62,7 +62,7 @@ def refuse(sentence: str, code: int) -> int:
 
 def with_options(sentence: str, arguments: Sequence[str]) -> str:
     """The sentence with the library's arguments called as they are on the command line."""
-    names = _OPTIONS | {"path": "--out" if arguments[0] == "lab" else "RECORD"}
+    names = _OPTIONS | {"path": "--out" if arguments[0] in ("lab", "phase") else "RECORD"}
     return re.sub(r"`(\w+)(=True)?`", lambda found: f"`{names.get(found[1], found[0][1:-1])}`", sentence)
 
 

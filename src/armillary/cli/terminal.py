@@ -39,15 +39,22 @@ def interruptible(record: Path | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def progress(words: str, *, quiet: bool) -> Iterator[Any]:
-    """A progress bar with remaining time on standard error; silent when that is no terminal."""
+def progress(words: str, *, quiet: bool, counted: bool = True) -> Iterator[Any]:
+    """A progress bar with remaining time on standard error; silent when that is no terminal.
+
+    Args:
+        words: What is being done.
+        quiet: Whether nothing is shown.
+        counted: Whether what is done is a count worth reading; else the words have it.
+    """
     if quiet or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    count = (MofNCompleteColumn(),) if counted else ()
+    columns = (TextColumn("{task.description}"), BarColumn(), *count, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as shown:
         task = shown.add_task(words, total=None)
         yield lambda words, done, total: shown.update(task, description=words, completed=done, total=total)

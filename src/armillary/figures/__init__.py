@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Playback, Rule, Style, Tiles, View
 from armillary.figures.printed import FORMATS, write_figures
 from armillary.figures.reading import Reading
-from armillary.figures.registry import drawings, figure, figure_names, figure_of_run, reading_of
+from armillary.figures.registry import (
+    drawings,
+    figure,
+    figure_names,
+    figure_of_diagram,
+    figure_of_run,
+    reading_of,
+)
 from armillary.figures.run import Run
 
 __all__ = [
     "figure",
     "figure_of_run",
+    "figure_of_diagram",
     "figure_names",
     "reading_of",
     "drawings",
@@ -18,6 +27,7 @@ __all__ = [
     "FORMATS",
     "Reading",
     "Run",
+    "DiagramReading",
     "Drawing",
     "View",
     "Panel",

@@ -167,7 +167,7 @@ class Axis:
 class Panel:
     """One pair of axes with its curves and reference lines; `note` (the preparation, say) stands below the title.
 
-    A panel of `tiles` has no curves; one whose `frame` is "picture" has no axes, and equal units both ways.
+    Curves of a panel of `tiles` lie over them; one whose `frame` is "picture" has no axes, and equal units both ways.
     """
 
     title: str

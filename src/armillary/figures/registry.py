@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from armillary.errors import ArgumentError
+from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Drawing
+from armillary.figures.plain_diagram import plain_figure
 from armillary.figures.reading import Reading
 from armillary.figures.run import Run
 
@@ -20,31 +22,37 @@ if TYPE_CHECKING:
     from armillary.records.record import Record
 
 __all__ = [
+    "DiagramFigureFunction",
     "FigureFunction",
     "RunFigureFunction",
     "drawings",
     "figure",
     "figure_names",
+    "figure_of_diagram",
     "figure_of_run",
     "reading_of",
 ]
 
 FigureFunction = Callable[[Reading], Drawing | None]
 RunFigureFunction = Callable[[Run], Drawing | None]
+DiagramFigureFunction = Callable[[DiagramReading], Drawing | None]
 
 _FIGURES: dict[str, FigureFunction] = {}
 _OF_RUNS: dict[str, RunFigureFunction] = {}
+_OF_DIAGRAMS: dict[str, tuple[str, tuple[str, ...], DiagramFigureFunction]] = {}
+"""For each figure of a diagram the preset it belongs to, and the results that it shows."""
 
 
 def reading_of(source: Record | Reading) -> Reading:
     """A record as the figures of its kind see it; a reading is handed on as it is.
 
     Args:
-        source: a record of a laboratory, of captured states or of a simulation; or a reading of one.
+        source: a record of a laboratory, of captured states, of a simulation or of a diagram; or a reading of one.
     """
     if isinstance(source, Reading):
         return source
-    return Run(source) if source.study.get("kind") == "simulation" else Reading(source)
+    kinds: dict[str, type[Reading]] = {"simulation": Run, "phase": DiagramReading}
+    return kinds.get(str(source.study.get("kind")), Reading)(source)
 
 
 def figure(function: FigureFunction) -> FigureFunction:
@@ -73,6 +81,30 @@ def figure_of_run(function: RunFigureFunction) -> RunFigureFunction:
     return function
 
 
+def figure_of_diagram(
+    preset: str, *, shows: tuple[str, ...]
+) -> Callable[[DiagramFigureFunction], DiagramFigureFunction]:
+    """Mark a function as a figure of the diagrams of one preset; its name is the figure's name.
+
+    Args:
+        preset: the preset's name.
+        shows: names of the results it draws; those that no figure shows are drawn plainly.
+
+    Returns:
+        What marks a function that takes a `DiagramReading` and returns a `Drawing`, or None where the record lacks what
+        it shows.
+
+    Raises:
+        ArgumentError: another figure has that name.
+    """
+
+    def marked(function: DiagramFigureFunction) -> DiagramFigureFunction:
+        _OF_DIAGRAMS[_own_name(function)] = (preset, shows, function)
+        return function
+
+    return marked
+
+
 def figure_names(of: Literal["depth", "time"] = "depth") -> tuple[str, ...]:
     """Names of all figures, in alphabetical order.
 
@@ -91,7 +123,9 @@ def drawings(reading: Reading) -> dict[str, Drawing]:
     """
     _discover()
     result = {}
-    if isinstance(reading, Run):
+    if isinstance(reading, DiagramReading):
+        made = _of_diagram(reading)
+    elif isinstance(reading, Run):
         made = {name: function(reading) for name, function in sorted(_OF_RUNS.items())}
     else:
         made = {name: function(reading) for name, function in sorted(_FIGURES.items())}
@@ -107,9 +141,20 @@ def drawings(reading: Reading) -> dict[str, Drawing]:
     return result
 
 
+def _of_diagram(reading: DiagramReading) -> dict[str, Drawing | None]:
+    """The preset's own figures in the order of their declaration, then every result that none of them shows."""
+    own = {name: one for name, one in _OF_DIAGRAMS.items() if one[0] == reading.preset}
+    made = {name: function(reading) for name, (_, _, function) in own.items()}
+    drawn = {result for name, (_, shows, _) in own.items() if made[name] is not None for result in shows}
+    plain = (plain_figure(reading, result) for result in reading.results if result not in drawn)
+    return made | {one.name: one for one in plain if one is not None}
+
+
 def _own_name(function: Callable[..., Drawing | None]) -> str:
     """The name of a figure function, unless another module's figure has it."""
-    known = {**_FIGURES, **_OF_RUNS}.get(function.__name__)
+    of_diagrams = {name: one[-1] for name, one in _OF_DIAGRAMS.items()}
+    every: dict[str, Callable[..., Drawing | None]] = {**_FIGURES, **_OF_RUNS, **of_diagrams}
+    known = every.get(function.__name__)
     if known is not None and known.__module__ != function.__module__:
         raise ArgumentError(
             f"Argument `function` must have a name of its own, but {known.__module__} already has a figure "
@@ -120,5 +165,5 @@ def _own_name(function: Callable[..., Drawing | None]) -> str:
 
 def _discover() -> None:
     package = importlib.import_module("armillary.figures")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"armillary.figures.{module.name}")
+    for module in pkgutil.walk_packages(package.__path__, "armillary.figures."):
+        importlib.import_module(module.name)

@@ -13,6 +13,7 @@ import numpy as np
 
 from armillary.records import storage
 from armillary.records.assembly import Part, Variable, assembled
+from armillary.records.cells import KIND, stored_cells
 from armillary.records.floors import with_floors
 from armillary.records.journal import (
     IDS,
@@ -45,7 +46,10 @@ def stored(folder: Path) -> storage.Stored:
         ArgumentError: Fewer than two documents are finished, or the journal is of another format.
     """
     journal = Journal(folder)
-    content, frame = journal.content(), journal.frame()
+    content = journal.content()
+    if content["study"].get("kind") == KIND:
+        return stored_cells(folder)
+    frame = journal.frame()
     finished = _Finished.of(journal, frame)
     variables = {
         name: Variable(

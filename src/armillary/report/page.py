@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Drawing
 from armillary.figures.reading import Reading
 from armillary.figures.registry import drawings, reading_of
 from armillary.figures.run import Run
 from armillary.report.attention import attention
 from armillary.report.basis import statement
+from armillary.report.diagrammed import diagram_page
 from armillary.report.limits import limits
 from armillary.report.markup import Markup, element, join
 from armillary.report.provenance import provenance
@@ -89,6 +91,8 @@ def write_report(record: Record | Reading, path: str | Path) -> Path:
         The file.
     """
     reading = reading_of(record)
+    if isinstance(reading, DiagramReading):
+        return written(diagram_page(reading), path)
     return written(simulation_page(reading) if isinstance(reading, Run) else page(reading), path)
 
 

@@ -1,10 +1,10 @@
-"""Where chunks are measured: in this process, in others on this machine, or on a cluster of Dask or Ray."""
+"""Where chunks and cells are measured: in this process, in others on this machine, or on a cluster of Dask or Ray."""
 
 from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -30,6 +30,7 @@ _LOST = {"TerminatedWorkerError", "BrokenProcessPool", "KilledWorker", "Cancelle
 """What joblib and Dask call it when workers are gone and with them what they were doing."""
 
 Keep = Callable[[Task, Finished], None]
+Call = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -99,15 +100,38 @@ class Backend:
         Raises:
             WorkersLost: Workers were lost again and again without finishing a task.
         """
+        copied, loading = _copied(decoder), decoder.loading
+        self._through(_done, lambda: [(errand, loading, copied, task) for task in tasks()], lambda found: keep(*found))
+
+    def each(self, function: Call, calls: Callable[[], Sequence[tuple[Any, ...]]], keep: Callable[[Any], None]) -> None:
+        """Call a function of a module with each of many arguments, here in order or in other processes in any order.
+
+        Args:
+            function: Of a module, so that it can travel by its name.
+            calls: Which arguments are still to be gone through; asked again when workers were lost.
+            keep: Called in this process with everything that comes back, one after the other.
+
+        Raises:
+            WorkersLost: Workers were lost again and again without finishing a call.
+        """
+        if self.kind != "here":
+            self._through(function, calls, keep)
+            return
+        for arguments in calls():
+            keep(function(*arguments))
+
+    def _through(
+        self, function: Call, calls: Callable[[], Sequence[tuple[Any, ...]]], keep: Callable[[Any], None]
+    ) -> None:
+        """Calls in other processes; those of workers that were lost are made again."""
         from joblib import delayed
 
-        copied, loading = _copied(decoder), decoder.loading
         with self._parallel() as parallel:
             fruitless = 0
-            while todo := tasks():
+            while todo := calls():
                 try:
-                    for task, found in parallel(delayed(_done)(errand, loading, copied, task) for task in todo):
-                        keep(task, found)
+                    for found in parallel(delayed(function)(*arguments) for arguments in todo):
+                        keep(found)
                         fruitless = 0
                 except Exception as trouble:
                     fruitless += 1

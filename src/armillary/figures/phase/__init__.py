@@ -1,0 +1,1 @@
+"""Figures that presets of `armillary phase` bring along, one file a preset; results without one are drawn plainly."""
