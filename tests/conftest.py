@@ -6,12 +6,14 @@ below decorates its functions while they are read.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import os
 import shutil
 import sys
 import types
 import typing
+from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read once, when the library is imported
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -19,6 +21,12 @@ os.environ["MPLBACKEND"] = "Agg"
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 os.environ.setdefault("GOMP_SPINCOUNT", "20000")  # a test that asks for two threads has other tests beside it
+
+_ROOT = Path(__file__).parents[1]
+_COMPILED = [path.read_bytes() for path in sorted((_ROOT / "src/armillary/dynamics").glob("*.py"))]
+_DIGEST = hashlib.sha256(b"".join(text for text in _COMPILED if b"@compiled" in text)).hexdigest()[:16]
+# numba looks at the file of a function only, not at those of the functions that it calls
+os.environ.setdefault("NUMBA_CACHE_DIR", str(_ROOT / ".machine_code" / _DIGEST))
 
 import hypothesis
 import jaxtyping

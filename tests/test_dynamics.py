@@ -350,6 +350,23 @@ def test_the_exponential_of_the_compiled_engine_is_right_to_rounding() -> None:
         assert np.abs(found - exact).max() < 1e-13 * np.abs(exact).max() * max(1.0, beta / 30)
 
 
+@pytest.mark.parametrize("dim", [2, 3, 4, 5, 9])
+@pytest.mark.parametrize("tokens", [2, 3, 16, 33])
+def test_compiled_sums_count_every_pair_once_whatever_the_numbers_of_tokens_and_coordinates(
+    tokens: int, dim: int
+) -> None:
+    from armillary.dynamics.pairs import Law, pair_velocity
+
+    rows, weights = cloud(tokens, dim, 4).numpy(), np.linspace(0.5, 2.0, tokens)
+    kernel = weights * np.exp(-2.0 * np.square(rows[:, None] - rows[None]).sum(-1))
+    pulled = (kernel[:, :, None] * (rows[None] - rows[:, None])).sum(1)
+    pulled = pulled - (pulled * rows).sum(1, keepdims=True) * rows
+    exact = {0: pulled / kernel.sum(1)[:, None], 1: pulled / weights.sum()}
+    for rule in (0, 1):
+        found = pair_velocity(rows, law=Law(rule, 4.0, 1.0, True), weights=weights)
+        assert np.abs(found - exact[rule]).max() < 1e-15
+
+
 def test_a_metastable_run_to_a_million_million_units_is_short_and_logs_its_mergers() -> None:
     run = am.flow(
         am.on_sphere(ATTENTION(am.Softmax(81.0))), cloud(64, 3, 0), until=1e12,

@@ -1,30 +1,21 @@
-"""The compiled engine: each pair of tokens once, steps of each system's own, merging; for plain flows of small systems.
+"""The compiled engine: steps of each system's own, dense output and merging, for plain flows of small systems.
 
 It moves tokens by softmax, unnormalized or uniform weights of identity heads without a mask, on the sphere, with the
-same tableau, controller and merging as the general engine, to which tests hold it. Pair sums are taken of differences,
-
-    v_i = P_i sum_j w_j e^{-beta |x_j - x_i|^2 / 2} (x_j - x_i) / Z_i,
-
-so that tokens close together lose no digits and nothing can overflow. The exponential is a polynomial that the compiler
-turns into vector instructions; its relative error is 4e-16.
+same tableau, controller and merging as the general engine, to which tests hold it.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import numba
 import numpy as np
 
 from armillary.dynamics.integrators import TSITOURAS
+from armillary.dynamics.pair_sums import SOFTMAX, UNIFORM, UNNORMALIZED, compiled, nearest_pair, room, velocity
 
-__all__ = ["Compiled", "Law", "compiled_flow", "pair_velocity"]
+__all__ = ["SOFTMAX", "UNIFORM", "UNNORMALIZED", "Compiled", "Law", "compiled_flow", "pair_velocity"]
 
-SOFTMAX, UNNORMALIZED, UNIFORM = 0, 1, 2
 REACHED, TOO_SMALL, TOO_MANY = 0, 1, 2
 
 _A = np.zeros((7, 7))
@@ -33,10 +24,6 @@ for _k, _row in enumerate(TSITOURAS.stages):
 _B, _C = np.asarray(TSITOURAS.weights), np.asarray(TSITOURAS.nodes)
 _E, _R = np.asarray(TSITOURAS.errors), np.asarray(TSITOURAS.interpolant)
 
-_LOG2E = 1.4426950408889634
-_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-_MAGIC = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to the nearest integer, which then lies in the low bits
-_LOWEST = -700.0
 _SAFETY, _SHRINK, _GROW, _PROPORTIONAL, _INTEGRAL, _ORDER = 0.9, 0.2, 5.0, 0.7, 0.4, 5.0
 
 
@@ -78,145 +65,65 @@ class Compiled:
     mergers: list[tuple[int, float, int, int, float, float, float]]
 
 
-def _compiled(*, fastmath: bool | set[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compiles a function at its first call and keeps the machine code beside the file for the next process.
+@compiled(fastmath=True)
+def _placed(x, stages, shares, count, length, n, found):  # type: ignore[no-untyped-def]
+    """The state moved by length times the first stages, each times its share."""
+    for k in range(x.shape[0]):
+        into, there = found[k], x[k]
+        for i in range(n):
+            into[i] = 0.0
+        for q in range(count):
+            share, stage = shares[q], stages[q, k]
+            if share != 0.0:
+                for i in range(n):
+                    into[i] += share * stage[i]
+        for i in range(n):
+            into[i] = there[i] + length * into[i]
 
-    What may have been wrapped around it for checking is taken off: the compiler reads the function itself.
+
+@compiled(fastmath=False)
+def _unit(x, n, sizes):  # type: ignore[no-untyped-def]
+    for i in range(n):
+        sizes[i] = 0.0
+    for k in range(x.shape[0]):
+        for i in range(n):
+            sizes[i] += x[k, i] * x[k, i]
+    for i in range(n):
+        sizes[i] = math.sqrt(sizes[i])
+    for k in range(x.shape[0]):
+        for i in range(n):
+            x[k, i] /= sizes[i]
+
+
+@compiled(fastmath=True)
+def _wrong(stages, length, allowed, n, sizes):  # type: ignore[no-untyped-def]
+    """Root mean square over the coordinates of the embedded error over what is allowed."""
+    dim, total = stages.shape[1], 0.0
+    for k in range(dim):
+        for i in range(n):
+            sizes[i] = 0.0
+        for q in range(7):
+            share, stage = _E[q], stages[q, k]
+            for i in range(n):
+                sizes[i] += share * stage[i]
+        for i in range(n):
+            total += (length * sizes[i] / allowed) ** 2
+    return math.sqrt(total / (dim * n))
+
+
+@compiled(fastmath=False)
+def _merge(x, w, n, stands, holder, angle, time, log, logged, squares):  # type: ignore[no-untyped-def]
+    """Merge tokens within the angle, nearest first; returns how many are left and the new length of the log.
+
+    Columns that are left move up, so that no loop runs over tokens that are gone.
     """
-
-    def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-        made: Callable[..., Any] = numba.njit(cache=True, fastmath=fastmath)(inspect.unwrap(function))
-        return made
-
-    return compiled
-
-
-@_compiled(fastmath={"contract", "nsz", "arcp"})
-def _exponentials(arguments, rounded, bits, scale, found, count):  # type: ignore[no-untyped-def]
-    """e^x of the first `count` arguments, all at most 0, into `found`.
-
-    Reassociation is not allowed here: it would undo the rounding trick.
-    """
-    for j in range(count):
-        arguments[j] = max(arguments[j], _LOWEST)
-        rounded[j] = arguments[j] * _LOG2E + _MAGIC
-    for j in range(count):
-        scale[j] = (bits[j] + 1023) << 52
-    two = scale.view(np.float64)
-    for j in range(count):
-        k = rounded[j] - _MAGIC
-        r = (arguments[j] - k * _LN2_HIGH) - k * _LN2_LOW
-        p = 2.08767569878681e-09
-        p = p * r + 2.505210838544172e-08
-        p = p * r + 2.755731922398589e-07
-        p = p * r + 2.7557319223985893e-06
-        p = p * r + 2.48015873015873e-05
-        p = p * r + 1.984126984126984e-04
-        p = p * r + 1.388888888888889e-03
-        p = p * r + 8.333333333333333e-03
-        p = p * r + 4.1666666666666664e-02
-        p = p * r + 1.6666666666666666e-01
-        p = p * r + 0.5
-        p = p * r + 1.0
-        p = p * r + 1.0
-        found[j] = p * two[j]
-
-
-@_compiled(fastmath=True)
-def _velocity(x, w, law, v, z, work, bits, scale):  # type: ignore[no-untyped-def]
-    """Velocities of unit rows `dim tokens` into v; returns the smallest squared distance of two present tokens."""
-    dim, tokens = x.shape
-    rule, beta, factor, shift = law
-    arguments, found, rounded = work[0], work[1], work[2]
-    total, nearest = 0.0, 1e300
-    own = math.exp(beta - abs(beta)) if beta < 0 else 1.0
-    if rule == UNIFORM:
-        own = 1.0
-    for i in range(tokens):
-        total += w[i]
-        z[i] = w[i] * own
-        for k in range(dim):
-            v[k, i] = 0.0
-    for i in range(tokens):
-        if w[i] == 0.0:
-            continue
-        count = tokens - i - 1
-        for j in range(count):
-            arguments[j] = 0.0
-        for k in range(dim):
-            here = x[k, i]
-            for j in range(count):
-                apart = x[k, i + 1 + j] - here
-                arguments[j] += apart * apart
-        for j in range(count):
-            if w[i + 1 + j] > 0.0:
-                nearest = min(nearest, arguments[j])
-        if rule == UNIFORM:
-            for j in range(count):
-                found[j] = 1.0
-        else:
-            least = beta - abs(beta)
-            for j in range(count):
-                arguments[j] = -0.5 * beta * arguments[j] + least
-            _exponentials(arguments, rounded, bits, scale, found, count)
-        mine = w[i]
-        sum_z = 0.0
-        for j in range(count):
-            sum_z += w[i + 1 + j] * found[j]
-            z[i + 1 + j] += mine * found[j]
-        z[i] += sum_z
-        for k in range(dim):
-            here, pull = x[k, i], 0.0
-            for j in range(count):
-                toward = found[j] * (x[k, i + 1 + j] - here)
-                pull += w[i + 1 + j] * toward
-                v[k, i + 1 + j] -= mine * toward
-            v[k, i] += pull
-    for i in range(tokens):
-        along = 0.0
-        for k in range(dim):
-            along += v[k, i] * x[k, i]
-        share = factor / (total * shift if rule == UNNORMALIZED else z[i])
-        if w[i] == 0.0:
-            share = 0.0
-        for k in range(dim):
-            v[k, i] = (v[k, i] - along * x[k, i]) * share
-    return nearest
-
-
-@_compiled(fastmath=False)
-def _unit(x):  # type: ignore[no-untyped-def]
-    dim, tokens = x.shape
-    for i in range(tokens):
-        size = 0.0
-        for k in range(dim):
-            size += x[k, i] * x[k, i]
-        size = math.sqrt(size)
-        for k in range(dim):
-            x[k, i] /= size
-
-
-@_compiled(fastmath=False)
-def _merge(x, w, holder, angle, time, log, logged):  # type: ignore[no-untyped-def]
-    """Merge present tokens within the angle, nearest first; returns the new length of the log."""
-    dim, tokens = x.shape
+    dim = x.shape[0]
     limit = (2.0 * math.sin(angle / 2.0)) ** 2
-    while True:
-        best, a, b = 1e300, -1, -1
-        for i in range(tokens):
-            if w[i] == 0.0:
-                continue
-            for j in range(i + 1, tokens):
-                if w[j] == 0.0:
-                    continue
-                apart = 0.0
-                for k in range(dim):
-                    apart += (x[k, i] - x[k, j]) ** 2
-                if apart < best:
-                    best, a, b = apart, i, j
+    while n > 1:
+        best, a, b = nearest_pair(x, n, squares)
         if best > limit:
-            return logged
-        log[logged, 0], log[logged, 1], log[logged, 2] = time, a, b
+            break
+        log[logged, 0], log[logged, 1], log[logged, 2] = time, stands[a], stands[b]
         log[logged, 3], log[logged, 4], log[logged, 5] = w[a], w[b], 1.0 - best / 2.0
         logged += 1
         size = 0.0
@@ -227,83 +134,73 @@ def _merge(x, w, holder, angle, time, log, logged):  # type: ignore[no-untyped-d
         for k in range(dim):
             x[k, a] /= size
         w[a] += w[b]
-        w[b] = 0.0
-        for i in range(tokens):
+        for i in range(len(holder)):
             if holder[i] == b:
                 holder[i] = a
+            elif holder[i] > b:
+                holder[i] -= 1
+        for j in range(b, n - 1):
+            w[j], stands[j] = w[j + 1], stands[j + 1]
+            for k in range(dim):
+                x[k, j] = x[k, j + 1]
+        n -= 1
+    return n, logged
 
 
-@_compiled(fastmath=False)
-def _run(x, w, law, times, rtol, atol, first, angle, most, kept, log):  # type: ignore[no-untyped-def]
+@compiled(fastmath=False)
+def _first_step(stage, n, rtol, atol):  # type: ignore[no-untyped-def]
+    """A small part of the time in which a token would move by its own length."""
+    fastest = 0.0
+    for i in range(n):
+        size = 0.0
+        for k in range(stage.shape[0]):
+            size += stage[k, i] ** 2
+        fastest = max(fastest, size)
+    return min(0.1 / max(math.sqrt(fastest), 1e-300), 0.5) * min(1.0, max(1e-3, 4 * (rtol + atol) ** 0.2))
+
+
+@compiled(fastmath=False)
+def _run(x, w, law, times, rtol, atol, angle, most, kept, log, room):  # type: ignore[no-untyped-def]
     """One system from 0 to the last of `times`; returns counts, how it ended, where it stands and the log's length."""
-    dim, tokens = x.shape
-    stages = np.zeros((7, dim, tokens))
-    trial, z = np.empty((dim, tokens)), np.empty(tokens)
-    work = np.empty((3, max(tokens, 1)))
-    bits, scale = work[2].view(np.int64), np.empty(max(tokens, 1), dtype=np.int64)
-    holder = np.arange(tokens)
-    time, step, before = 0.0, first, 1.0
+    dim, n = x.shape
+    z, twice, back, pair = room
+    stages, trial, sizes = np.zeros((7, dim, n)), np.empty((dim, n)), np.empty(n)
+    holder, stands = np.arange(n), np.arange(n)
+    time, before, ended = 0.0, 1.0, REACHED
     steps, rejected, evaluations, logged, place = 0, 0, 1, 0, 0
     stop = times[-1]
     while place < len(times) and times[place] <= 0.0:
-        for i in range(tokens):
-            for k in range(dim):
-                kept[place, i, k] = x[k, i]
+        kept[place] = x.T
         place += 1
-    nearest = _velocity(x, w, law, stages[0], z, work, bits, scale)
-    if step <= 0.0:
-        fastest = 0.0
-        for i in range(tokens):
-            size = 0.0
-            for k in range(dim):
-                size += stages[0, k, i] ** 2
-            fastest = max(fastest, size)
-        step = min(0.1 / max(math.sqrt(fastest), 1e-300), 0.5) * min(1.0, max(1e-3, 4 * (rtol + atol) ** 0.2))
-    ended = REACHED
+    velocity(x, w, n, law, stages[0], z, twice, back, pair)
+    step = _first_step(stages[0], n, rtol, atol)
     while time < stop:
         left = stop - time
         last = step >= left * (1 - 1e-12)
         length = left if last else step
         for s in range(1, 7):
-            for k in range(dim):
-                for i in range(tokens):
-                    moved = 0.0
-                    for q in range(s):
-                        moved += _A[s, q] * stages[q, k, i]
-                    trial[k, i] = x[k, i] + length * moved
-            _unit(trial)
-            nearest = _velocity(trial, w, law, stages[s], z, work, bits, scale)
+            _placed(x, stages, _A[s], s, length, n, trial)
+            _unit(trial, n, sizes)
+            velocity(trial, w, n, law, stages[s], z, twice, back, pair)
         evaluations += 6
-        wrong, present = 0.0, 0.0
-        for i in range(tokens):
-            if w[i] == 0.0:
-                continue
-            present += 1.0
-            for k in range(dim):
-                off = 0.0
-                for q in range(7):
-                    off += _E[q] * stages[q, k, i]
-                wrong += (length * off / (atol + rtol)) ** 2 / dim
-        wrong = math.sqrt(wrong / present)
+        wrong = _wrong(stages, length, atol + rtol, n, sizes)
         if not wrong <= 1.0:
             rejected += 1
             shrink = _SAFETY * wrong ** (-1.0 / _ORDER) if math.isfinite(wrong) else _SHRINK
             step = length * max(_SHRINK, min(_SAFETY, shrink))
         else:
             while place < len(times) and times[place] <= time + length:
-                share = (times[place] - time) / length
-                _keep(x, trial, stages, length, share, holder, kept[place])
+                _keep(x, trial, stages, length, (times[place] - time) / length, holder, kept[place])
                 place += 1
             time = stop if last else time + length
-            for k in range(dim):
-                for i in range(tokens):
-                    x[k, i] = trial[k, i]
-                    stages[0, k, i] = stages[6, k, i]
+            x[:, :n], stages[0, :, :n] = trial[:, :n], stages[6, :, :n]
             steps += 1
-            if angle > 0.0 and nearest <= (2.0 * math.sin(angle / 2.0)) ** 2:
-                logged = _merge(x, w, holder, angle, time, log, logged)
-                nearest = _velocity(x, w, law, stages[0], z, work, bits, scale)
-                evaluations += 1
+            if angle > 0.0:
+                some = n
+                n, logged = _merge(x, w, n, stands, holder, angle, time, log, logged, sizes)
+                if n < some:
+                    velocity(x, w, n, law, stages[0], z, twice, back, pair)
+                    evaluations += 1
             floor = max(wrong, 1e-10)
             grow = _SAFETY * floor ** (-_PROPORTIONAL / _ORDER) * before ** (_INTEGRAL / _ORDER)
             step = length * min(_GROW, max(_SHRINK, grow))
@@ -315,16 +212,14 @@ def _run(x, w, law, times, rtol, atol, first, angle, most, kept, log):  # type: 
             ended = TOO_MANY
             break
     while place < len(times):
-        for i in range(tokens):
-            for k in range(dim):
-                kept[place, i, k] = x[k, holder[i]]
+        _keep(x, x, stages, 0.0, 1.0, holder, kept[place])
         place += 1
     return steps, rejected, evaluations, ended, time, logged
 
 
-@_compiled(fastmath=False)
+@compiled(fastmath=False)
 def _keep(x, end, stages, length, share, holder, kept):  # type: ignore[no-untyped-def]
-    """The state at a share of the step, every original token at the row that stands for it."""
+    """The state at a share of the step, every original token at the column that stands for it."""
     dim, tokens = x.shape
     weight = np.zeros(7)
     for q in range(7):
@@ -359,9 +254,8 @@ def pair_velocity(rows: np.ndarray, *, law: Law, weights: np.ndarray | None = No
     """
     x = np.ascontiguousarray(rows.T, dtype=float)
     w = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=float)
-    work = np.empty((3, len(rows)))
-    v, scale = np.empty_like(x), np.empty(len(rows), dtype=np.int64)
-    _velocity(x, w, _numbers(law), v, np.empty(len(rows)), work, work[2].view(np.int64), scale)
+    v = np.empty_like(x)
+    velocity(x, w, len(rows), _numbers(law), v, *room(*rows.shape))
     return v.T.copy()
 
 
@@ -394,8 +288,8 @@ def compiled_flow(
         w = np.ones(tokens) if weights is None else np.array(weights[k], dtype=float)
         log = np.zeros((tokens, 6))
         *counts[:, k], ends[k], stands[k], logged = _run(
-            x, w, _numbers(law), np.asarray(times, dtype=float), float(rtol[k]), float(atol[k]), 0.0, float(angle),
-            int(most), kept[k], log,
+            x, w, _numbers(law), np.asarray(times, dtype=float), float(rtol[k]), float(atol[k]), float(angle),
+            int(most), kept[k], log, room(tokens, dim),
         )  # fmt: skip
         for time, a, b, first, second, overlap in log[:logged]:
             mergers.append((k, float(time), int(a), int(b), float(first), float(second), float(overlap)))
