@@ -112,7 +112,7 @@ def test_a_file_of_states_is_a_start(armillary: Ran, tmp_path: Path) -> None:
         (["--heads", "many"], "`--heads` must be identity"),
         (["--norm", "batch"], "`--norm` must be post"),
         (["--start", "nowhere.npy"], "`--start` must be uniform"),
-        (["--start", "ring"], "Add --dim 2"),
+        (["--start", "ring"], "Take dim 2"),
         (["--start", "orthonormal", "--tokens", 9, "--dim", 3], "`dim` must be at least 9"),
         (["--start", "equiangular:-0.9", "--tokens", 4], "must lie within"),
         (["--merge", 1e-9], "at least ten times the tolerance"),

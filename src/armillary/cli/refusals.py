@@ -12,6 +12,11 @@ __all__ = ["is_out_of_memory", "parser_words", "refuse", "with_options"]
 
 _OPTIONS = {
     "preset": "--preset",
+    "rule": "--rule",
+    "mask": "--mask",
+    "heads": "--heads",
+    "norm": "--norm",
+    "start": "--start",
     "source": "--model",
     "documents": "--documents",
     "genre": "--genre",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,23 +11,18 @@ from armillary.cli import terminal
 from armillary.cli.options import LARGEST_SEED, AsJson, Quiet
 from armillary.cli.report import drawn
 from armillary.errors import ArgumentError
+from armillary.studies import spelled
+from armillary.studies.spelled import RULES
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from armillary.dynamics.attention import Mask, RowRule
     from armillary.dynamics.drifts import Drift
-    from armillary.dynamics.heads import Heads
-    from armillary.dynamics.normalization import VelocityField
     from armillary.records.record import Record
 
 __all__ = ["simulate"]
 
-RULES = ("softmax", "unnormalized", "uniform", "hardmax")
-STARTS = (
-    "uniform, equiangular:C, orthonormal, ring, antipodal, or a file .npy with [tokens, dim] or [systems, tokens, dim]"
-)
-TIE = 1e-12
+STARTS = f"{spelled.STARTS}, or a file .npy with [tokens, dim] or [systems, tokens, dim]"
 
 
 def simulate(
@@ -68,12 +62,15 @@ def simulate(
     """
     from armillary.records.record import Record
     from armillary.studies.simulation import Simulation
+    from armillary.studies.spelled import spelled_field
 
     Record.require_new(out)
     given = {name: value for name, value in locals().items() if name in _CHOICES}
     with terminal.interruptible(out):
         first, words = _starts(start, tokens=tokens, dim=dim, systems=systems, seed=seed)
-        field = _field(norm, _drift(beta, rule, mask, heads, mlp=mlp, noise=noise, dim=int(first.shape[-1]), seed=seed))
+        field = spelled_field(
+            norm, _drift(beta, rule, mask, heads, mlp=mlp, noise=noise, dim=int(first.shape[-1]), seed=seed)
+        )
         study = Simulation(
             field=field, starts=first, start_words=words, until=until,
             at=_times(until, keep, logarithmic=log_times, layers=layer_step is not None),
@@ -98,31 +95,19 @@ _CHOICES = (
 def _starts(text: str, *, tokens: int, dim: int, systems: int, seed: int) -> tuple[Tensor, str]:
     import torch
 
-    from armillary import sphere
-
-    if text == "uniform":
-        made = [sphere.uniform(tokens=tokens, dim=dim, seed=seed * 1_000_003 + k) for k in range(systems)]
-        return torch.stack(made), f"{systems} independent draws of {tokens} uniform directions, seed {seed}"
-    if text == "ring":
-        if dim != 2:
-            raise ArgumentError(f"Argument `--start` must go with --dim 2 for a ring, but --dim is {dim}. Add --dim 2.")
-        angles = torch.arange(tokens, dtype=torch.float64) * (2 * torch.pi / tokens)
-        ring = torch.stack([angles.cos(), angles.sin()], dim=1)
-        draw = torch.Generator().manual_seed(seed)
-        shifted = [
-            sphere.normalize(ring + 0.01 * torch.randn(ring.shape, generator=draw, dtype=torch.float64))
-            for _ in range(systems)
-        ]
-        return torch.stack(shifted), f"{systems} even rings of {tokens} tokens, each jittered by 0.01, seed {seed}"
-    if text == "antipodal":
-        row = torch.zeros(tokens, dim, dtype=torch.float64)
-        row[:, 0] = torch.tensor([1.0, -1.0] * ((tokens + 1) // 2))[:tokens]
-        return row[None], "tokens in turn at two opposed points: stationary and unstable, nothing is jittered"
-    match = re.fullmatch(r"(equiangular):(-?[0-9.eE+-]+)|orthonormal", text)
-    if match:
-        overlap = float(match[2]) if match[1] else 0.0
-        return sphere.equiangular(tokens=tokens, dim=dim, overlap=overlap)[None], f"equiangular, overlap {overlap:g}"
-    return _from_file(Path(text))
+    random = text in ("uniform", "ring")
+    named = random or text in ("antipodal", "orthonormal") or text.startswith("equiangular:")
+    if not named:
+        return _from_file(Path(text))
+    seeds = [seed * 1_000_003 + k for k in range(systems)] if random else [seed]
+    made = [spelled.spelled_start(text, tokens=tokens, dim=dim, seed=one) for one in seeds]
+    words = {
+        "uniform": f"{systems} independent draws of {tokens} uniform directions, seed {seed}",
+        "ring": f"{systems} even rings of {tokens} tokens, each jittered by {spelled.JITTER:g}, seed {seed}",
+        "antipodal": "tokens in turn at two opposed points: stationary and unstable, nothing is jittered",
+        "orthonormal": "equiangular, overlap 0",
+    }
+    return torch.stack(made), words.get(text, f"equiangular, overlap {text.removeprefix('equiangular:')}")
 
 
 def _from_file(path: Path) -> tuple[Tensor, str]:
@@ -150,8 +135,11 @@ def _from_file(path: Path) -> tuple[Tensor, str]:
 def _drift(beta: float, rule: str, mask: str, heads: str, *, mlp: int, noise: float, dim: int, seed: int) -> Drift:
     from armillary.dynamics.attention_drift import AttentionDrift
     from armillary.dynamics.pushes import MLPDrift, Noise
+    from armillary.studies.spelled import spelled_heads, spelled_mask, spelled_rule
 
-    drift: Drift = AttentionDrift(_rule(rule, beta), mask=_mask(mask), heads=_heads(heads, dim=dim, seed=seed))
+    drift: Drift = AttentionDrift(
+        spelled_rule(rule, beta), mask=spelled_mask(mask), heads=spelled_heads(heads, dim=dim, seed=seed)
+    )
     if mlp:
         import torch
 
@@ -160,67 +148,6 @@ def _drift(beta: float, rule: str, mask: str, heads: str, *, mlp: int, noise: fl
         down = torch.randn(dim, mlp, generator=draw, dtype=torch.float64) / mlp**0.5
         drift = drift + MLPDrift.of_weights(up, down)
     return drift + Noise(noise) if noise else drift
-
-
-def _rule(text: str, beta: float) -> RowRule:
-    from armillary.dynamics.attention import Hardmax, Softmax, Uniform, Unnormalized
-
-    if text not in RULES:
-        raise ArgumentError(
-            f"Argument `--rule` must be one of {', '.join(RULES)}, but it is {text!r}. Name one of them."
-        )
-    if text == "uniform" or (text == "softmax" and beta == 0):
-        return Uniform()
-    return Hardmax(tie=TIE) if text == "hardmax" else {"softmax": Softmax, "unnormalized": Unnormalized}[text](beta)
-
-
-def _mask(text: str) -> Mask:
-    from armillary.dynamics.attention import Causal, Full, Window
-
-    window = re.fullmatch(r"window:([0-9]+)(:both)?", text)
-    if window:
-        return Window(int(window[1]), "both" if window[2] else "back")
-    if text in ("full", "causal"):
-        return Full() if text == "full" else Causal()
-    raise ArgumentError(
-        f"Argument `--mask` must be full, causal, window:N or window:N:both, but it is {text!r}. Write --mask causal."
-    )
-
-
-def _heads(text: str, *, dim: int, seed: int) -> Heads | None:
-    from armillary.dynamics.heads import Heads
-
-    gaussian = re.fullmatch(r"gaussian:([0-9]+):([0-9]+)", text)
-    if text == "identity":
-        return None
-    if gaussian and int(gaussian[1]) and int(gaussian[2]):
-        return Heads.gaussian(dim=dim, heads=int(gaussian[1]), head_dim=int(gaussian[2]), seed=seed)
-    if text in ("orthogonal", "goe"):
-        return Heads.orthogonal(dim=dim, seed=seed) if text == "orthogonal" else Heads.goe(dim=dim, seed=seed)
-    raise ArgumentError(
-        f"Argument `--heads` must be identity, gaussian:HEADS:HEAD_DIM, orthogonal or goe, but it is {text!r}. "
-        "Write --heads gaussian:4:8."
-    )
-
-
-def _field(text: str, drift: Drift) -> VelocityField:
-    from armillary.dynamics import normalization as norms
-
-    plain: dict[str, Any] = {
-        "post": norms.on_sphere, "pre": norms.pre_norm, "peri": norms.peri_norm, "sqrt-depth": norms.sqrt_depth,
-        "flat": norms.flat,
-    }  # fmt: skip
-    if text in plain:
-        made: VelocityField = plain[text](drift)
-        return made
-    with_number = re.fullmatch(r"(mix|ngpt):([0-9.eE+-]+)", text)
-    if with_number is None:
-        raise ArgumentError(
-            f"Argument `--norm` must be post, pre, mix:TIME, peri, ngpt:ALPHA, sqrt-depth or flat, but it is {text!r}. "
-            "Write --norm pre."
-        )
-    number = float(with_number[2])
-    return norms.mix_norm(drift, switch=number) if with_number[1] == "mix" else norms.ngpt(drift, alpha=number)
 
 
 def _integrator(*, rtol: float, noise: float, layer_step: float | None, seed: int) -> Any:
