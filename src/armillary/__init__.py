@@ -76,6 +76,28 @@ _PUBLIC = {
     "stream": "armillary.models.capture",
     "capture": "armillary.models.capture",
     "capture_padded": "armillary.models.padding",
+    "Gauge": "armillary.models.gauges.declaration",
+    "gauges_of": "armillary.models.gauges.listing",
+    "GaugeProof": "armillary.models.gauges.verification",
+    "GaugeTrial": "armillary.models.gauges.verification",
+    "FoldGains": "armillary.models.gauges.gains",
+    "RandomGains": "armillary.models.gauges.gains",
+    "Rotation": "armillary.models.gauges.rotations",
+    "SignedPermutation": "armillary.models.gauges.rotations",
+    "RemoveFeatureMean": "armillary.models.gauges.feature_mean",
+    "AddFeatureMean": "armillary.models.gauges.feature_mean",
+    "StreamScale": "armillary.models.gauges.scale",
+    "QueryKeyMaps": "armillary.models.gauges.query_key",
+    "QueryKeyGains": "armillary.models.gauges.query_key",
+    "KeyBias": "armillary.models.gauges.query_key",
+    "ValueOutput": "armillary.models.gauges.value_output",
+    "ValueBias": "armillary.models.gauges.value_output",
+    "HeadPermutation": "armillary.models.gauges.heads",
+    "NeuronPermutation": "armillary.models.gauges.neurons",
+    "NeuronScaling": "armillary.models.gauges.neurons",
+    "UpDownScaling": "armillary.models.gauges.neurons",
+    "UnembeddingShift": "armillary.models.gauges.unembedding",
+    "Composition": "armillary.models.gauges.composition",
     "Ensemble": "armillary.trajectory",
     "sphere": "armillary.sphere",
     "Configuration": "armillary.shapes",
@@ -277,6 +299,28 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.models.documents import Documents as Documents
     from armillary.models.families import FAMILIES as FAMILIES
     from armillary.models.families import Family as Family
+    from armillary.models.gauges.composition import Composition as Composition
+    from armillary.models.gauges.declaration import Gauge as Gauge
+    from armillary.models.gauges.feature_mean import AddFeatureMean as AddFeatureMean
+    from armillary.models.gauges.feature_mean import RemoveFeatureMean as RemoveFeatureMean
+    from armillary.models.gauges.gains import FoldGains as FoldGains
+    from armillary.models.gauges.gains import RandomGains as RandomGains
+    from armillary.models.gauges.heads import HeadPermutation as HeadPermutation
+    from armillary.models.gauges.listing import gauges_of as gauges_of
+    from armillary.models.gauges.neurons import NeuronPermutation as NeuronPermutation
+    from armillary.models.gauges.neurons import NeuronScaling as NeuronScaling
+    from armillary.models.gauges.neurons import UpDownScaling as UpDownScaling
+    from armillary.models.gauges.query_key import KeyBias as KeyBias
+    from armillary.models.gauges.query_key import QueryKeyGains as QueryKeyGains
+    from armillary.models.gauges.query_key import QueryKeyMaps as QueryKeyMaps
+    from armillary.models.gauges.rotations import Rotation as Rotation
+    from armillary.models.gauges.rotations import SignedPermutation as SignedPermutation
+    from armillary.models.gauges.scale import StreamScale as StreamScale
+    from armillary.models.gauges.unembedding import UnembeddingShift as UnembeddingShift
+    from armillary.models.gauges.value_output import ValueBias as ValueBias
+    from armillary.models.gauges.value_output import ValueOutput as ValueOutput
+    from armillary.models.gauges.verification import GaugeProof as GaugeProof
+    from armillary.models.gauges.verification import GaugeTrial as GaugeTrial
     from armillary.models.padding import capture_padded as capture_padded
     from armillary.models.start_token import StartTokenWarning as StartTokenWarning
     from armillary.models.states import States as States

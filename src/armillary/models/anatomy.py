@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -14,6 +14,9 @@ from armillary.errors import ArgumentError
 from armillary.models.families import SQRT_WIDTH, Family
 from armillary.models.norming import gain_of
 from armillary.shapes import Configuration, TokenIds, Value
+
+if TYPE_CHECKING:
+    from armillary.models.gauges.declaration import Gauge
 
 __all__ = ["NO_LIMIT", "Decoder", "DecoderFacts", "weight_hash"]
 
@@ -267,6 +270,12 @@ class Decoder:
         with torch.no_grad():
             logits: Tensor = self.model(input_ids=self.checked(ids), use_cache=False).logits
         return logits
+
+    def under(self, gauge: Gauge, documents: Any, *, untie: Literal["by copy", "never"] = "by copy") -> Decoder:
+        """A verified copy with other weights and the same function; see `models.gauges.verification.under`."""
+        from armillary.models.gauges.verification import under  # that room stands on this one
+
+        return under(self, gauge, documents, untie=untie)
 
     def logits_from(self, final_states: Configuration) -> Float[Tensor, "*batch tokens vocabulary"]:
         """Logits of the states that `hidden` returns: the head, and what the family does to its output.
