@@ -206,6 +206,8 @@ _PUBLIC = {
     "Backend": "armillary.studies.backend",
     "Laboratory": "armillary.studies.laboratory",
     "Simulation": "armillary.studies.simulation",
+    "Resistance": "armillary.studies.resistance.study",
+    "clustering_budget": "armillary.studies.resistance.budget",
     "CapturedStates": "armillary.studies.captured",
     "States": "armillary.models.states",
     "ArmillaryError": "armillary.errors",
@@ -414,6 +416,8 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.studies.laboratory import Laboratory as Laboratory
     from armillary.studies.plan import Plan as Plan
     from armillary.studies.plan import default_measurements as default_measurements
+    from armillary.studies.resistance.budget import clustering_budget as clustering_budget
+    from armillary.studies.resistance.study import Resistance as Resistance
     from armillary.studies.simulation import Simulation as Simulation
     from armillary.trajectory import Ensemble as Ensemble
     from armillary.trajectory import Trajectory as Trajectory

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-__all__ = ["gain_of", "judged_norm", "normalized"]
+__all__ = ["epsilon_of", "gain_of", "judged_norm", "normalized"]
 
 Kind = Literal["RMSNorm", "LayerNorm"]
 Gain = Literal["weight", "1 + weight", "none"]
@@ -27,6 +27,12 @@ def gain_of(norm: Any, gain: Gain) -> Tensor | None:
     return 1 + held if gain == "1 + weight" else held
 
 
+def epsilon_of(norm: Any) -> float:
+    """What a norm adds to the mean square or the variance."""
+    names = ("eps", "variance_epsilon", "epsilon")
+    return float(next((getattr(norm, name) for name in names if hasattr(norm, name)), UNSTATED))
+
+
 def normalized(states: Tensor, norm: Any, *, kind: Kind, gain: Gain) -> Tensor:
     """Rows as a norm should leave them, in float64.
 
@@ -34,8 +40,7 @@ def normalized(states: Tensor, norm: Any, *, kind: Kind, gain: Gain) -> Tensor:
     first.
     """
     x = states.detach().double()
-    names = ("eps", "variance_epsilon", "epsilon")
-    epsilon = next((getattr(norm, name) for name in names if hasattr(norm, name)), UNSTATED)
+    epsilon = epsilon_of(norm)
     if kind == "LayerNorm":
         x = x - x.mean(-1, keepdim=True)
     x = x / (x.square().mean(-1, keepdim=True) + epsilon).sqrt()

@@ -1,0 +1,396 @@
+"""A rung of the ladder: a model that documents pass through, the neighbor it differs from, and whether it applies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from armillary.dynamics.attention import Causal, Full, Softmax
+from armillary.dynamics.attention_drift import AttentionDrift
+from armillary.dynamics.circuits import IdentityScores
+from armillary.dynamics.flow import flow
+from armillary.dynamics.integrators import Tsit5
+from armillary.dynamics.normalization import on_sphere
+from armillary.errors import ArgumentError, ArmillaryError
+from armillary.models.anatomy import Decoder
+from armillary.models.capture import Sink, Tap, capture, stream
+from armillary.models.conditions import Ablated, Condition
+from armillary.models.matrices import without_plain_form
+from armillary.studies.resistance.climbing import EqualStep, MeasuredStep, climb
+from armillary.studies.resistance.sources import TRAINED, Sources
+from armillary.studies.resistance.sublayers import Sublayers, attention_drift, mlp_drift
+
+__all__ = ["IDENTITY", "NONE", "Idealized", "Matrices", "Pass", "Pace", "Real", "Rung", "Shuffled", "Workshop"]
+
+IDENTITY, NONE = "identity", "none"
+UNIT_LAYER = 1.0
+"""The step of a residual layer that adds its update unscaled: time ln 2 of the flow."""
+
+Pass = Callable[[Tensor, Sink], Any]
+"""Called as pass(ids, sink): one chunk of documents through the rung; the sink hears every tap in order."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How far the decoder's own sublayers move its tokens, mean over tokens without the first, one number a block.
+
+    Args:
+        attention_angle: Radians.
+        mlp_angle: Radians.
+        attention_ratio: Length of attention's update over the length of the stream.
+    """
+
+    attention_angle: tuple[float, ...]
+    mlp_angle: tuple[float, ...]
+    attention_ratio: tuple[float, ...]
+
+
+@dataclass(eq=False)
+class Workshop:
+    """What all rungs share: the decoder, its matrices and others', and the pace of its own sublayers.
+
+    Args:
+        decoder: The decoder.
+        sources: Matrices by source.
+        pace: None until the decoder itself was measured.
+        tolerance: Relative tolerance of the idealized flow.
+    """
+
+    decoder: Decoder
+    sources: Sources
+    tolerance: float
+    pace: Pace | None = None
+    _starts: dict[tuple[str, bytes], Tensor] = field(default_factory=dict)
+
+    @property
+    def measured_pace(self) -> Pace:
+        """The pace, once it is known."""
+        if self.pace is None:
+            raise ArgumentError("Argument `pace` must be measured before a rung follows it. Measure the decoder first.")
+        return self.pace
+
+    def start(self, ids: Tensor, *, positions: str = "own") -> Tensor:
+        """Layer 0 of the documents, `documents tokens dim`; without learned positions if they are to be left out."""
+        moved = "none" if positions == "none" and self.decoder.family.position_embedding is not None else "own"
+        key = (moved, ids.cpu().numpy().tobytes())
+        if key not in self._starts:
+            if moved == "none":
+                with Ablated("positions").applied(self.decoder) as applied:
+                    self._starts[key] = _embedded(applied.decoder, ids)
+            else:
+                self._starts[key] = _embedded(self.decoder, ids)
+        return self._starts[key]
+
+
+class Rung(Protocol):
+    """What every rung says of itself and can do."""
+
+    @property
+    def name(self) -> str:
+        """Its label in a record."""
+
+    @property
+    def label(self) -> str:
+        """It in words."""
+
+    @property
+    def level(self) -> int:
+        """1 idealization, 2 attention matrices, 3 with MLPs, 4 the decoder."""
+
+    @property
+    def neighbor(self) -> str:
+        """The rung from which it differs in one thing; empty for none."""
+
+    @property
+    def change(self) -> str:
+        """That thing, in words."""
+
+    def lacks(self, decoder: Decoder) -> str:
+        """Why it does not apply to a decoder; empty where it does."""
+
+    def opened(self, workshop: Workshop) -> Any:
+        """A context in which documents can pass; yields a `Pass` and a sentence that says what it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Idealized:
+    """The decoder's embedding directions under the idealized flow with identity matrices, in continuous time.
+
+    Args:
+        beta: Inverse temperature.
+        mask: "full" or "causal".
+        clock: "unit": a block is the time ln 2, that of a residual layer of step 1; "ratio": a block is the time
+            |update| / |stream| that the decoder's own attention takes there.
+        words: What beta is, in words, or nothing.
+        neighbor: See `Rung`.
+        change: See `Rung`.
+    """
+
+    beta: float
+    mask: str
+    clock: str
+    words: str = ""
+    neighbor: str = ""
+    change: str = ""
+    level: int = 1
+
+    @property
+    def name(self) -> str:
+        """Its label in a record."""
+        return f"idealized-beta{self.beta:.4g}-{self.mask}-{self.clock}"
+
+    @property
+    def label(self) -> str:
+        """It in words."""
+        known = f" ({self.words})" if self.words else ""
+        clock = "ln 2 a block" if self.clock == "unit" else "measured ratio a block"
+        return f"identity Q, K, V on the sphere, beta {self.beta:.4g}{known}, {self.mask} mask, time {clock}"
+
+    def lacks(self, decoder: Decoder) -> str:
+        """Nothing: it needs the embedding only; the measured ratio needs a stream that attention alone has moved."""
+        if self.clock == "ratio" and decoder.family.residual == "parallel":
+            return "attention and MLP read one stream side by side, so attention's own ratio cannot be measured"
+        return ""
+
+    def times(self, workshop: Workshop) -> tuple[float, ...]:
+        """The time of the flow at every layer, from 0."""
+        layers = workshop.decoder.facts.layers
+        if self.clock == "unit":
+            steps: tuple[float, ...] = (math.log1p(UNIT_LAYER),) * layers
+        else:
+            steps = workshop.measured_pace.attention_ratio
+        return (0.0, *accumulate(steps))
+
+    @contextmanager
+    def opened(self, workshop: Workshop) -> Iterator[tuple[Pass, str]]:
+        """Documents pass by flowing from time to time."""
+        times = self.times(workshop)
+        mask = Full() if self.mask == "full" else Causal()
+        field = on_sphere(AttentionDrift(Softmax(self.beta), mask=mask))
+
+        def through(ids: Tensor, sink: Sink) -> None:
+            rows = _unit(workshop.start(ids).double().cpu())
+            reduced, frame = _reduced(rows)
+            run = flow(field, reduced, until=times[-1], integrator=Tsit5(rtol=workshop.tolerance), keep=times)
+            for layer in range(len(times)):
+                state = run.states[:, layer] @ frame
+                sink(Tap(layer), state, state)
+
+        said = f"times {times[1]:.4g} to {times[-1]:.4g}; {field}; Tsit5, rtol {workshop.tolerance:g}"
+        yield through, f"{self.label}; {said}"
+
+    def as_choices(self) -> dict[str, Any]:
+        """What is recorded of it."""
+        return {"beta": self.beta, "mask": self.mask, "clock": self.clock}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrices:
+    """The decoder's embedding directions through blocks on the sphere whose matrices are chosen one by one.
+
+    Args:
+        name: Its label in a record.
+        label: It in words.
+        level: 2 for attention alone, 3 with an MLP.
+        scores: "identity", or the source of queries and keys; "none" leaves attention out.
+        values: "identity", or the source of values and outputs.
+        mlp: "none", or the source of the MLPs.
+        beta: Of identity scores.
+        positions: "own" or "none".
+        mask: "causal" or "full".
+        reading: How sublayers read a direction, one of `READINGS`.
+        step: "measured": the decoder's own mean angle at each sublayer; or a length, the same for all.
+        neighbor: See `Rung`.
+        change: See `Rung`.
+    """
+
+    name: str
+    label: str
+    level: int
+    scores: str
+    values: str
+    mlp: str = NONE
+    beta: float = 1.0
+    positions: str = "own"
+    mask: str = "causal"
+    reading: str = "trained gains"
+    step: str | float = "measured"
+    neighbor: str = ""
+    change: str = ""
+
+    def lacks(self, decoder: Decoder) -> str:
+        """Why the decoder's matrices have not the ladder's form."""
+        reasons = list(without_plain_form(decoder))
+        if self.mlp != NONE and any("expert" in path for path in decoder.family.mlp_output):
+            reasons.append("its MLP is a mixture of experts, not one function of a row")
+        named = [one for one in (self.scores, self.values, self.mlp) if one.startswith("initial-released")]
+        if named and decoder.facts.released_spread is None:
+            reasons.append("the spread of the released configuration is not known")
+        if any("initial-library" in one for one in (self.scores, self.values, self.mlp)):
+            reasons += [] if decoder.facts.library_spread is not None else ["the library's spread is not known"]
+        return "; ".join(reasons)
+
+    @contextmanager
+    def opened(self, workshop: Workshop) -> Iterator[tuple[Pass, str]]:
+        """Documents pass from block to block."""
+        step = self._step(workshop)
+        layers = range(workshop.decoder.facts.layers)
+        blocks = [partial(self._sublayers, workshop, at) for at in layers]
+
+        def through(ids: Tensor, sink: Sink) -> None:
+            start = _unit(workshop.start(ids, positions=self.positions))
+            for tap, state in climb(start, blocks, step):
+                sink(tap, state, state)
+
+        said = (
+            f"scores {self.scores}{f' (beta {self.beta:g})' if self.scores == IDENTITY else ''}, values {self.values}, "
+            f"MLP {self.mlp}, positions {self.positions}, {self.mask} mask, {self.reading}, {step}"
+        )
+        yield through, said
+
+    def _step(self, workshop: Workshop) -> EqualStep | MeasuredStep:
+        if isinstance(self.step, str):
+            pace = workshop.measured_pace
+            return MeasuredStep(pace.attention_angle, pace.mlp_angle)
+        return EqualStep(self.step)
+
+    def _sublayers(self, workshop: Workshop, at: int) -> Sublayers:
+        own = workshop.sources(TRAINED).blocks[at]
+        attention = None
+        if self.scores != NONE:
+            scores = IdentityScores(self.beta) if self.scores == IDENTITY else workshop.sources(self.scores)
+            values = None if self.values == IDENTITY else workshop.sources(self.values).blocks[at].attention
+            attention = attention_drift(
+                own, scores=scores, values=values, at=at, reading=self.reading, positions=self.positions,
+                mask=self.mask,
+            )  # fmt: skip
+        if self.mlp == NONE:
+            return attention, None
+        function = workshop.sources(self.mlp).blocks[at].mlp
+        if function is None:
+            raise ArgumentError(
+                f"Argument `decoder` must have MLPs that are one function of a row, but that of block {at + 1} is "
+                "none. Leave the rungs with MLPs out."
+            )
+        return attention, mlp_drift(own, function, reading=self.reading)
+
+    def as_choices(self) -> dict[str, Any]:
+        """What is recorded of it."""
+        names = ("scores", "values", "mlp", "beta", "positions", "mask", "reading", "step")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Real:
+    """The decoder itself, in one of its conditions.
+
+    Args:
+        condition: As loaded, fresh, or with a part removed.
+        neighbor: See `Rung`.
+        change: See `Rung`.
+    """
+
+    condition: Condition
+    neighbor: str = ""
+    change: str = ""
+    level: int = 4
+
+    @property
+    def name(self) -> str:
+        """That of the condition."""
+        return self.condition.name
+
+    @property
+    def label(self) -> str:
+        """That of the condition."""
+        return f"the decoder, {self.condition.label}"
+
+    def lacks(self, decoder: Decoder) -> str:
+        """What the condition itself refuses."""
+        try:
+            self.condition.check_fits(decoder)
+        except ArmillaryError as error:
+            return str(error)
+        return ""
+
+    @contextmanager
+    def opened(self, workshop: Workshop) -> Iterator[tuple[Pass, str]]:
+        """Documents pass through the decoder."""
+        with self.condition.applied(workshop.decoder) as applied:
+
+            def through(ids: Tensor, sink: Sink) -> None:
+                with stream(applied.decoder, sink):
+                    applied.decoder.hidden(ids)
+
+            yield through, applied.proof.sentence
+
+    def as_choices(self) -> dict[str, Any]:
+        """What is recorded of it."""
+        return {"condition": self.condition.name}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shuffled:
+    """The decoder as loaded on the same tokens in another order: a null model of what order does.
+
+    Args:
+        seed: Of the order, which is another for each document.
+    """
+
+    seed: int
+    name: str = "shuffled"
+    label: str = "the decoder, trained, tokens of each document in random order"
+    level: int = 4
+    neighbor: str = "trained"
+    change: str = "order of the tokens"
+
+    def lacks(self, decoder: Decoder) -> str:
+        """Nothing."""
+        return ""
+
+    @contextmanager
+    def opened(self, workshop: Workshop) -> Iterator[tuple[Pass, str]]:
+        """Documents pass with their tokens in an order that depends on the tokens and the seed alone."""
+
+        def through(ids: Tensor, sink: Sink) -> None:
+            with stream(workshop.decoder, sink):
+                workshop.decoder.hidden(torch.stack([self._mixed(row) for row in ids]))
+
+        yield through, f"every document's tokens in random order, seed {self.seed}; weights as loaded"
+
+    def _mixed(self, row: Tensor) -> Tensor:
+        draw = torch.Generator().manual_seed(self.seed * 1_000_003 + int(row.sum()))
+        return row[torch.randperm(len(row), generator=draw)]
+
+    def as_choices(self) -> dict[str, Any]:
+        """What is recorded of it."""
+        return {"seed": self.seed}
+
+
+def _embedded(decoder: Decoder, ids: Tensor) -> Tensor:
+    """Layer 0."""
+    return capture(decoder, ids, (Tap(0),), batch_size=len(ids)).states[:, 0].to(decoder.device)
+
+
+def _unit(rows: Tensor) -> Tensor:
+    return rows / rows.norm(dim=-1, keepdim=True)
+
+
+def _reduced(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Unit rows in the coordinates of their own span, and the frame that leads back: rows = reduced @ frame.
+
+    Identity dynamics commute with rotations, so fewer tokens than dimensions need as many coordinates as tokens only.
+    """
+    tokens, dim = rows.shape[-2:]
+    if tokens >= dim:
+        return rows, torch.eye(dim, dtype=rows.dtype).expand(*rows.shape[:-2], dim, dim)
+    frame, triangle = torch.linalg.qr(rows.mT)
+    return _unit(triangle.mT), frame.mT

@@ -1,0 +1,350 @@
+"""The study: every choice of one climb of the ladder, carried out rung by rung through a journal to a record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from armillary.errors import ArgumentError, UnsoundError
+from armillary.estimates import require_choices
+from armillary.models.anatomy import Decoder
+from armillary.models.capture import Tap
+from armillary.models.contract import prove, require
+from armillary.models.documents import Documents
+from armillary.observables.cloud import Calibration
+from armillary.observables.declaration import Preparation
+from armillary.observables.rank import isotropic_participation_rank, rank_ceiling
+from armillary.records import storage, unfinished
+from armillary.records.journal import (
+    IDS,
+    SECONDS,
+    UNFINISHED,
+    Beginning,
+    Journal,
+    calibration_unit,
+    chunk_unit,
+    proof_unit,
+)
+from armillary.records.record import Record
+from armillary.studies.axes import with_words
+from armillary.studies.finite import require_finite
+from armillary.studies.origin import origin, processor, versions
+from armillary.studies.plan import GROUPS, TAPS
+from armillary.studies.resistance.calibrating import Reader, pace_of
+from armillary.studies.resistance.ladder import chosen_rungs
+from armillary.studies.resistance.numbers import (
+    AFTER_BLOCKS,
+    EVERYWHERE,
+    PREPARATIONS,
+    TOKENS,
+    Numbers,
+    variables,
+)
+from armillary.studies.resistance.reproduction import require_reproduced
+from armillary.studies.resistance.rungs import Matrices, Pass, Rung, Workshop
+from armillary.studies.resistance.sources import Sources
+from armillary.studies.station import threads
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["Resistance"]
+
+ROGUE_COORDINATES = 3
+PROVED_TOKENS = 64
+"""Tokens of the first document on which the matrices are put to the proof."""
+
+
+@dataclass(frozen=True)
+class Resistance:
+    """All choices of one climb; `run` turns them into a record.
+
+    Args:
+        decoder: The decoder, which has proved its contract.
+        documents: The documents, identical on every rung.
+        calibration: Documents disjoint from the others: they name the rogue coordinates of every rung, and the pace of
+            the decoder's sublayers that other rungs follow.
+        rungs: Names of rungs or of groups of rungs; all that apply if None.
+        layers: Measured layers; all if None. Shares of a budget need neighboring ones.
+        level: Nominal coverage of the intervals.
+        resamples: How many times documents are resampled.
+        seed: Of the resampling and of everything drawn.
+        chunk: Documents in one pass: what a stopped run loses at most.
+        tolerance: Relative tolerance of the idealized flow.
+
+    Raises:
+        ArgumentError: Choices that contradict each other.
+        UnsoundError: One document.
+    """
+
+    decoder: Decoder
+    documents: Documents
+    calibration: Documents
+    rungs: Sequence[str] | None = None
+    layers: Sequence[int] | None = None
+    level: float = 0.95
+    resamples: int = 2000
+    seed: int = 0
+    chunk: int = 4
+    tolerance: float = 1e-6
+
+    def __post_init__(self) -> None:
+        facts = self.decoder.facts
+        layers = tuple(range(facts.layers + 1)) if self.layers is None else tuple(sorted(set(self.layers)))
+        if not layers or layers[0] < 0 or layers[-1] > facts.layers:
+            raise ArgumentError(
+                f"Argument `layers` must lie within 0 (embedding) and {facts.layers}, but it is {list(layers)}. "
+                "Layer l is the stream after block l."
+            )
+        if len(self.documents) < 2:
+            raise UnsoundError(
+                "Argument `documents` must hold at least two documents, but it holds one. Tokens of one document are "
+                "dependent, so one document gives no interval. Add documents."
+            )
+        if self.documents.tokens < 4 or self.calibration.tokens < 4:
+            raise ArgumentError("Argument `documents` must have at least 4 tokens each. Ask for more tokens.")
+        if set(self.documents.titles) & set(self.calibration.titles):
+            raise ArgumentError(
+                "Argument `calibration` must hold other documents than `documents`, but they share one. Take the next "
+                "ones of the same source."
+            )
+        if self.chunk < 1:
+            raise ArgumentError(f"Argument `chunk` must be at least 1, but it is {self.chunk}. Take 4.")
+        require_choices(self.level, self.resamples)
+        object.__setattr__(self, "layers", layers)
+
+    @cached_property
+    def climbed(self) -> tuple[Rung, ...]:
+        """The rungs that apply, the decoder first."""
+        return self._chosen[0]
+
+    @cached_property
+    def left_out(self) -> dict[str, str]:
+        """The rungs that do not, with the reason."""
+        return self._chosen[1]
+
+    @cached_property
+    def _chosen(self) -> tuple[tuple[Rung, ...], dict[str, str]]:
+        return chosen_rungs(self.decoder, self.rungs)
+
+    def run(
+        self,
+        path: str | Path,
+        *,
+        progress: Callable[[str, int, int], None] | None = None,
+        notice: Callable[[str], None] | None = None,
+    ) -> Record:
+        """Climb, or go on climbing, and write the record.
+
+        Args:
+            path: The new folder.
+            progress: Told after every chunk with a sentence, the passes done and the passes in all.
+            notice: Told that an earlier run is gone on with.
+
+        Raises:
+            ArgumentError: The folder exists, or an unfinished run in its place has other choices.
+            CheckMissed: The matrices do not reproduce the decoder, or a condition cannot prove what it changed.
+            NumericalError: A state is not finite.
+        """
+        with Journal.held(Path(path)) as journal:
+            _Climb(self, journal, progress).carry_out(Path(path), notice)
+        return Record.open(path)
+
+    def choices(self) -> dict[str, Any]:
+        """Every choice, as study.toml keeps it."""
+        return {
+            "kind": "resistance",
+            "model": {"name": self.decoder.facts.name, "source": self.decoder.facts.source},
+            "conditions": [rung.name for rung in self.climbed],
+            "rungs": {
+                rung.name: {
+                    "label": rung.label, "level": rung.level, "neighbor": rung.neighbor, "change": rung.change,
+                    **rung.as_choices(),  # type: ignore[attr-defined]
+                }
+                for rung in self.climbed
+            },
+            "left_out": self.left_out,
+            "layers": list(self.layers or ()),
+            "level": self.level,
+            "resamples": self.resamples,
+            "seed": self.seed,
+            "chunk": self.chunk,
+            "tolerance": self.tolerance,
+            "dtype": self.decoder.facts.dtype,
+            "measurements": [str(one) for one in (*EVERYWHERE, *AFTER_BLOCKS)],
+            "grouping": str(GROUPS),
+            "rogue_coordinates": ROGUE_COORDINATES,
+            "documents": {
+                "source": self.documents.source, "genre": self.documents.genre, "rule": self.documents.rule,
+                "count": len(self.documents), "tokens": self.documents.tokens,
+            },
+            "calibration": {"rule": self.calibration.rule, "count": len(self.calibration)},
+        }  # fmt: skip
+
+    def frame(self) -> xarray.Dataset:
+        """Labels of all axes, and what an isotropic cloud of the same size gives."""
+        import xarray as xr
+
+        tokens, width = self.documents.tokens, self.decoder.facts.width
+        prepared = [Preparation.parse(one) for one in PREPARATIONS]
+        counts = [tokens, tokens - 1]
+        return with_words(
+            xr.Dataset(
+                {
+                    "reference_ceiling": (
+                        ("tokens", "preparation"),
+                        np.asarray([[rank_ceiling(n, width, one) for one in prepared] for n in counts], dtype=float),
+                        {"definition": "largest value any rank can take: min(T, d), or min(T - 1, d) after centering"},
+                    ),
+                    "reference_isotropic": (
+                        ("tokens", "preparation"),
+                        np.asarray([[isotropic_participation_rank(n, width, one) for one in prepared] for n in counts]),
+                        {"definition": "participation rank of an isotropic cloud of that size, n d / (n + d - 1)"},
+                    ),
+                },
+                coords={
+                    "condition": [rung.name for rung in self.climbed],
+                    "layer": np.asarray(self.layers),
+                    "tap": list(TAPS),
+                    "tokens": list(TOKENS),
+                    "preparation": list(PREPARATIONS),
+                    "document": list(self.documents.titles),
+                },
+                attrs={"layers": self.decoder.facts.layers, "width": width, "tokens_per_document": tokens},
+            )
+        )
+
+    def workshop(self) -> Workshop:
+        """What all rungs share."""
+        return Workshop(self.decoder, Sources(self.decoder, self.seed), self.tolerance)
+
+
+class _Climb:
+    """One run of the study."""
+
+    def __init__(self, study: Resistance, journal: Journal, progress: Callable[[str, int, int], None] | None) -> None:
+        self.study, self.journal, self.progress = study, journal, progress
+        self.workshop = study.workshop()
+        self.starts = list(range(0, len(study.documents), study.chunk))
+        self.total = len(study.climbed) * (len(self.starts) + 1)
+        self.done = 0
+
+    def carry_out(self, record: Path, notice: Callable[[str], None] | None) -> None:
+        study = self.study
+        promises = prove(study.decoder)
+        require(study.decoder, promises)
+        identity = {
+            **study.choices(), "token hash of the documents": study.documents.hash,
+            "token hash of the calibration documents": study.calibration.hash,
+            "weight hash": study.decoder.facts.weight_hash, "versions": versions(), "processor": processor(),
+        }  # fmt: skip
+        self.journal.begin(
+            identity,
+            lambda: Beginning(
+                study.choices(),
+                {
+                    **origin(study.decoder, study.documents, promises=promises, calibration=study.calibration),
+                    "reproduction": self._reproduction(),
+                },
+                study.frame(),
+                variables(study.documents.tokens, study.decoder.facts.width),
+            ),
+        )
+        if (found := len(self.journal.units())) and notice is not None:
+            notice(f"Going on with the run in {self.journal.folder}: {found} of {self.total} passes are finished.")
+        with threads(1), torch.inference_mode():
+            for place, rung in enumerate(study.climbed):
+                self._rung(place, rung)
+        stored = unfinished.stored(self.journal.folder)
+        storage.write(
+            record, stored.study, stored.provenance, stored.dataset,
+            workshop=self.journal.folder / f"record{UNFINISHED}",
+        )  # fmt: skip
+
+    def _reproduction(self) -> dict[str, Any]:
+        """How far the decoder rebuilt from its matrices is from itself, or why it is not rebuilt."""
+        study = self.study
+        if not any(isinstance(rung, Matrices) for rung in study.climbed):
+            return {"rebuilt": "no rung is built from matrices"}
+        ids = study.documents.token_ids[:1, :PROVED_TOKENS]
+        found = require_reproduced(study.decoder, self.workshop.sources.trained, ids)
+        return {
+            "rebuilt": f"from plain matrices, on {ids.shape[1]} tokens of {study.documents.titles[0]}",
+            "largest_relative_departure": max(found.values()),
+            "by_tap": {f"{tap.name} {tap.layer}": value for tap, value in found.items()},
+        }
+
+    def _rung(self, place: int, rung: Rung) -> None:
+        """Calibrate one rung and measure its chunks, each unless it is there already."""
+        units = self.journal.units()
+        todo = [start for start in self.starts if chunk_unit(place, start) not in units]
+        self._tell(rung.label, len(self.starts) - len(todo))
+        if not todo and calibration_unit(place) in units:
+            self._learn(place, self.journal.arrays(calibration_unit(place)))
+            self._tell(rung.label, 1)
+            return
+        with rung.opened(self.workshop) as (through, said):
+            if calibration_unit(place) not in units:
+                self.journal.put(calibration_unit(place), self._calibrated(through, rung))
+            found = self.journal.arrays(calibration_unit(place))
+            self._learn(place, found)
+            self._tell(rung.label, 1)
+            if not (self.journal.folder / proof_unit(place)).exists():
+                self.journal.put_proof(place, {"name": rung.name, "label": rung.label, "sentence": said})
+            for start in todo:
+                self.journal.put(chunk_unit(place, start), self._measured(through, rung, start, _rogue(found)))
+                self._tell(rung.label, 1)
+
+    def _calibrated(self, through: Pass, rung: Rung) -> dict[str, np.ndarray]:
+        began = time.perf_counter()
+        reader = Reader(ROGUE_COORDINATES)
+        for batch in self.study.calibration.batches(self.study.chunk):
+            through(batch, reader)
+            reader.next_batch()
+        return reader.arrays() | {SECONDS: np.asarray(time.perf_counter() - began)}
+
+    def _learn(self, place: int, found: dict[str, np.ndarray]) -> None:
+        """From the decoder itself the pace of its sublayers."""
+        if self.study.climbed[place].name == "trained":
+            self.workshop.pace = pace_of(found, self.study.decoder)
+
+    def _measured(
+        self, through: Pass, rung: Rung, start: int, calibrations: dict[float, Calibration]
+    ) -> dict[str, np.ndarray]:
+        began = time.perf_counter()
+        study = self.study
+        ids = study.documents.token_ids[start : start + study.chunk]
+        titles = study.documents.titles[start : start + study.chunk]
+        numbers = Numbers(
+            layers=tuple(study.layers or ()), documents=len(ids), tokens=study.documents.tokens,
+            width=study.decoder.facts.width, calibrations=calibrations,
+        )  # fmt: skip
+        times = rung.times(self.workshop) if hasattr(rung, "times") else ()
+
+        def heard(tap: Tap, residual: Tensor, read: Tensor) -> None:
+            require_finite(residual, tap=tap, condition=rung.name, titles=titles)
+            numbers.add(tap, residual, read)
+
+        through(ids, heard)
+        for layer, at in enumerate(times):
+            numbers.at_time(layer, at)
+        return numbers.arrays | {IDS: ids.numpy(), SECONDS: np.asarray(time.perf_counter() - began)}
+
+    def _tell(self, sentence: str, more: int) -> None:
+        self.done += more
+        if self.progress is not None:
+            self.progress(sentence, self.done, self.total)
+
+
+def _rogue(found: dict[str, np.ndarray]) -> dict[float, Calibration]:
+    """The rogue coordinates of each depth."""
+    pairs = zip(found["layers"].tolist(), found["coordinates"].tolist(), strict=True)
+    return {depth: Calibration(mean=torch.zeros(0), coordinates=tuple(one)) for depth, one in pairs}

@@ -1,0 +1,221 @@
+"""The ladder from identity matrices to the decoder: matrices that reproduce it, a planted budget that is found, laws."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+import armillary as am
+import tiny
+from armillary.errors import ArgumentError, CheckMissed, UnsupportedModelError
+from armillary.models.capture import taps_of
+from armillary.models.matrices import plain_weights, without_plain_form
+from armillary.oracles import overlap as laws
+from armillary.studies.resistance import reproduction
+from armillary.studies.resistance.budget import clustering_budget
+from armillary.studies.resistance.rungs import Idealized, Workshop
+from armillary.studies.resistance.sources import Sources, same_spectrum
+from armillary.studies.resistance.study import Resistance
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REBUILT = ("gpt2", "llama", "gpt_neox_sequential", "qwen2", "mistral")
+TOKENS, PAIRS = 6, 12
+
+
+@pytest.mark.parametrize("family", REBUILT)
+def test_the_decoder_rebuilt_from_plain_matrices_has_its_own_states_at_every_tap(family: str) -> None:
+    decoder = tiny.tiny_decoder(family)
+    found = reproduction.require_reproduced(decoder, plain_weights(decoder), tiny.tiny_ids())
+    assert set(found) == set(taps_of(decoder))
+    assert max(found.values()) < 2e-5
+
+
+def test_one_wrong_matrix_is_not_a_reproduction() -> None:
+    decoder = tiny.tiny_decoder("llama")
+    weights = plain_weights(decoder)
+    weights.blocks[2].attention.key[0, 0] *= -1  # a view of the decoder's own: both change alike
+    assert max(reproduction.departures(decoder, weights, tiny.tiny_ids()).values()) < 2e-5
+    object.__setattr__(weights.blocks[2].attention, "key", -weights.blocks[2].attention.key)
+    with pytest.raises(CheckMissed, match="at mid 3"):
+        reproduction.require_reproduced(decoder, weights, tiny.tiny_ids())
+
+
+@pytest.mark.parametrize(
+    ("family", "why"),
+    [
+        ("gpt_neox", "side by side"),
+        ("gpt_oss", "sinks"),
+        ("gemma2", "soft cap"),
+        ("bloom", "alibi"),
+        ("qwen3", "pass through norms"),
+    ],
+)
+def test_attention_of_another_form_is_refused_with_the_reason(family: str, why: str) -> None:
+    decoder = tiny.tiny_decoder(family)
+    assert any(why in reason for reason in without_plain_form(decoder))
+    with pytest.raises(UnsupportedModelError, match=why):
+        plain_weights(decoder)
+
+
+def test_random_directions_keep_the_singular_values_of_every_head() -> None:
+    own = plain_weights(tiny.tiny_decoder("llama")).blocks[0].attention
+    drawn = same_spectrum(own, torch.Generator().manual_seed(0))
+    value = own.value.repeat_interleave(len(own.output) // len(own.value), 0)
+    for head in range(len(own.output)):
+        before = torch.linalg.svdvals((own.output[head] @ value[head]).double())[:6]
+        after = torch.linalg.svdvals((drawn.output[head] @ drawn.value[head]).double())[:6]
+        torch.testing.assert_close(after, before, rtol=1e-5, atol=1e-6)
+
+
+def planted(*, common: float, attraction: float, repulsion: float, layers: int = 2) -> Any:
+    """A GPT-2 in which every number is known: tokens a f_0 + b f_i, attention adds along f_0, the MLP takes away from it.
+
+    f_k is a difference of two coordinates, so that no LayerNorm takes a mean out. Attention is uniform and carries
+    f_0 only; the MLP's activation is linear where its bias puts it.
+    """
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    from armillary.models.decoder import decoder_from_model
+
+    width = 2 * PAIRS
+    config = GPT2Config(
+        vocab_size=PAIRS - 1, n_embd=width, n_layer=layers, n_head=1, n_positions=32, n_inner=1, bos_token_id=None,
+        eos_token_id=None, activation_function="gelu",
+    )  # fmt: skip
+    model = GPT2LMHeadModel(config).double()
+    frame = torch.zeros(PAIRS, width, dtype=torch.float64)
+    for pair in range(PAIRS):
+        frame[pair, 2 * pair], frame[pair, 2 * pair + 1] = 0.5**0.5, -(0.5**0.5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        for name, parameter in model.named_parameters():
+            if "ln_" in name and name.endswith("weight"):
+                parameter.fill_(1.0)
+        model.transformer.wte.weight.copy_(common * frame[:1] + math.sqrt(1 - common**2) * frame[1:])
+        for block in model.transformer.h:
+            block.attn.c_attn.weight[:, 2 * width :] = torch.outer(frame[0], frame[0])
+            block.attn.c_proj.weight.copy_(attraction * torch.outer(frame[0], frame[0]))
+            block.mlp.c_fc.weight.copy_(frame[:1].mT)
+            block.mlp.c_fc.bias.fill_(40.0)
+            block.mlp.c_proj.weight.copy_(-repulsion * frame[:1])
+            block.mlp.c_proj.bias.copy_(40.0 * repulsion * frame[0])
+    return decoder_from_model(model, name="planted")
+
+
+def known_course(*, common: float, attraction: float, repulsion: float, layers: int, eps: float) -> list[float]:
+    """The overlap at every tap: a and b are the parts along f_0 and along a token's own direction."""
+    a, b, width = common, math.sqrt(1 - common**2), 2 * PAIRS
+    found = [a**2 / (a**2 + b**2)]
+    for _ in range(layers):
+        for force in (attraction, -repulsion):
+            a += force * a / math.sqrt((a**2 + b**2) / width + eps)
+            found.append(a**2 / (a**2 + b**2))
+    return found
+
+
+@pytest.fixture(scope="module")
+def planted_record(tmp_path_factory: pytest.TempPathFactory) -> am.Record:
+    decoder = planted(common=0.6, attraction=0.05, repulsion=0.11)
+    draw = torch.Generator().manual_seed(0)
+    ids = torch.stack([torch.randperm(PAIRS - 1, generator=draw)[:TOKENS] for _ in range(5)])
+    study = Resistance(
+        decoder, am.Documents.from_token_ids(ids[:3]), am.Documents.from_token_ids(ids[3:], ["c", "d"]), rungs=["trained"]
+    )  # fmt: skip
+    return study.run(tmp_path_factory.mktemp("planted") / "record")
+
+
+@pytest.mark.parametrize("measurement", ["mean_overlap", "squared_mean_direction", "participation_rank"])
+def test_a_planted_repulsive_mlp_is_found_with_the_share_that_it_has(
+    planted_record: am.Record, measurement: str
+) -> None:
+    course = known_course(common=0.6, attraction=0.05, repulsion=0.11, layers=2, eps=1e-5)
+    number = {
+        "mean_overlap": lambda c: c,
+        "squared_mean_direction": lambda c: (1 + (TOKENS - 1) * c) / TOKENS,
+        "participation_rank": lambda c: TOKENS / (1 + (TOKENS - 1) * c**2),
+    }[measurement]
+    steps = np.diff([number(c) for c in course])
+    budget = clustering_budget(
+        planted_record, "trained", measurement=measurement, preparation="normalize", tokens="all"
+    )
+    for part, first in (("attention", 0), ("mlp", 1)):
+        expected = steps[first::2]
+        assert np.abs(budget.shares[part] - expected).max() < 1e-6
+        assert budget.total(part).value == pytest.approx(expected.sum(), abs=1e-6)
+    up = measurement != "participation_rank"
+    assert budget.signs("attention") == ((3, 2) if up else (0, 0))
+    assert budget.signs("mlp") == ((0, 0) if up else (3, 2))
+
+
+def test_shares_of_all_sublayers_add_up_to_the_change_from_embedding_to_last_block(planted_record: am.Record) -> None:
+    budget = clustering_budget(
+        planted_record, "trained", measurement="mean_overlap", preparation="normalize", tokens="without_first"
+    )
+    where = {"condition": "trained", "tap": "block", "tokens": "without_first", "preparation": "normalize"}
+    course = planted_record.dataset["mean_overlap"].sel(where)
+    total = sum(budget.shares[part].sum(axis=1) for part in ("attention", "mlp"))
+    np.testing.assert_allclose(total, (course.sel(layer=2) - course.sel(layer=0)).values, atol=1e-12)
+
+
+@pytest.mark.parametrize("mask", ["full", "causal"])
+def test_the_idealized_rung_from_an_orthonormal_embedding_follows_the_law_of_the_overlap(mask: str) -> None:
+    decoder = planted(common=0.0, attraction=0.0, repulsion=0.0, layers=4)
+    workshop = Workshop(decoder, Sources(decoder, 0), tolerance=1e-9)
+    rung = Idealized(beta=1.0, mask=mask, clock="unit")
+    ids = torch.arange(8)[None].repeat(2, 1)
+    overlaps: list[Any] = []
+    with rung.opened(workshop) as (through, _):
+        through(ids, lambda tap, state, read: overlaps.append((state @ state.mT)[0]))
+    expected = laws.equiangular(np.asarray(rung.times(workshop)), tokens=8, overlap=0.0, beta=1.0)
+    apart = max(float((found - c).fill_diagonal_(0).abs().max()) for found, c in zip(overlaps, expected, strict=True))
+    assert (apart < 1e-7) == (mask == "full")  # under a mask tokens do not stay equiangular
+
+
+def test_a_run_that_is_stopped_goes_on_from_its_rungs_and_ends_with_the_same_numbers(tmp_path: Path) -> None:
+    decoder = tiny.tiny_decoder("llama")
+    ids = tiny.tiny_ids(documents=5, tokens=8)
+    documents, calibration = am.Documents.from_token_ids(ids[:3]), am.Documents.from_token_ids(ids[3:], ["c", "d"])
+    rungs = ["trained", "trained-qkvo", "gaussian", "trained-mlp-only"]
+    study = Resistance(decoder, documents, calibration, rungs=rungs, chunk=2)
+    whole = study.run(tmp_path / "whole")
+
+    class Stopped(Exception):
+        pass
+
+    def stop(sentence: str, done: int, total: int) -> None:
+        if done == 7:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        study.run(tmp_path / "parts", progress=stop)
+    told: list[str] = []
+    resumed = study.run(tmp_path / "parts", notice=told.append)
+    assert "passes are finished" in told[0]
+    assert resumed.measurements_hash == whole.measurements_hash
+
+
+def test_an_unknown_rung_is_refused_with_the_names_there_are() -> None:
+    decoder = tiny.tiny_decoder("llama")
+    ids = tiny.tiny_ids(documents=4, tokens=8)
+    study = Resistance(
+        decoder, am.Documents.from_token_ids(ids[:2]), am.Documents.from_token_ids(ids[2:], ["c", "d"]), rungs=["none"]
+    )  # fmt: skip
+    with pytest.raises(ArgumentError, match="Groups are idealized, attention"):
+        _ = study.climbed
+
+
+def test_rungs_that_do_not_apply_are_listed_with_the_reason_and_the_rest_remain() -> None:
+    decoder = tiny.tiny_decoder("gpt_neox")
+    ids = tiny.tiny_ids(documents=4, tokens=8)
+    study = Resistance(
+        decoder, am.Documents.from_token_ids(ids[:2]), am.Documents.from_token_ids(ids[2:], ["c", "d"])
+    )  # fmt: skip
+    assert "side by side" in study.left_out["trained-qkvo"]
+    assert {"trained", "ablated-mlp", "idealized-beta1-full-unit"} <= {rung.name for rung in study.climbed}
