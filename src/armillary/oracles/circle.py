@@ -12,6 +12,7 @@ __all__ = [
     "kuramoto_order",
     "lorentzian_order",
     "poisson_order",
+    "three_clusters_release",
     "triangle_rate",
 ]
 
@@ -55,3 +56,30 @@ def triangle_rate(beta: float) -> float:
     (1/2 + 3 beta / 4) e^{-beta / 2}, zero at beta = -2/3: below it three tokens lock in a triangle.
     """
     return (0.5 + 0.75 * beta) * math.exp(-beta / 2)
+
+
+def three_clusters_release(first: float, second: float) -> float:
+    """The beta up to which three clusters that stand still on the circle are stable, as the arcs between them say.
+
+    Weights are free: clusters with arcs a, b and c = 2 pi - a - b between them, each below pi, stand still for the
+    weights f(b), f(c), f(a), f(t) = e^{beta cos t} sin t. With g = f' / f = cot t - beta sin t the second variation of
+    the energy is that of a triangle of springs proportional to g(a), g(b), g(c), which holds exactly if their sum and
+    the sum of their products in pairs are positive. The latter is quadratic in beta, and its constant is 1, since the
+    arcs add up to a multiple of pi; where the sum vanishes it is not positive, so that its larger root decides. The
+    sum is positive only for beta < (cot a + cot b + cot c) / (sin a + sin b + sin c), which is never above -2/3: on
+    triangles of one circle the cotangents add up to at most -sqrt 3 and the sines to at most 3 sqrt 3 / 2. So no three
+    clusters, of whatever weights, hold above -2/3. Derived for this package.
+
+    Args:
+        first: a, within (0, pi).
+        second: b, within (0, pi), with a + b above pi.
+
+    Returns:
+        Beta, at most -2/3; the arcs stay as they are, so that weights change with beta.
+    """
+    arcs = np.asarray([first, second, 2 * math.pi - first - second])
+    cot, sin = 1 / np.tan(arcs), np.sin(arcs)
+    pairs = ((0, 1), (1, 2), (2, 0))
+    linear = float(sum(cot[i] * sin[j] + cot[j] * sin[i] for i, j in pairs))
+    square = float(sum(sin[i] * sin[j] for i, j in pairs))
+    return (linear - math.sqrt(max(0.0, linear**2 - 4 * square))) / (2 * square)
