@@ -201,6 +201,24 @@ _PUBLIC = {
     "Record": "armillary.records.record",
     "read_table": "armillary.records.exports",
     "read_arrays": "armillary.records.exports",
+    "Penalty": "armillary.training.penalty",
+    "PENALTIES": "armillary.training.penalties",
+    "penalty": "armillary.training.penalty",
+    "uniformity_penalty": "armillary.training.penalties",
+    "mean_direction_penalty": "armillary.training.penalties",
+    "overlap_ceiling_penalty": "armillary.training.penalties",
+    "participation_rank_penalty": "armillary.training.penalties",
+    "koleo_penalty": "armillary.training.penalties",
+    "variance_penalty": "armillary.training.penalties",
+    "covariance_penalty": "armillary.training.penalties",
+    "target_overlap_penalty": "armillary.training.penalties",
+    "IsotropicTarget": "armillary.training.targets",
+    "GroupsTarget": "armillary.training.targets",
+    "RingTarget": "armillary.training.targets",
+    "tap": "armillary.training.tapping",
+    "Regularizer": "armillary.training.regularizer",
+    "penalty_cost": "armillary.training.regularizer",
+    "GuardedSteps": "armillary.training.loop",
     "Plan": "armillary.studies.plan",
     "default_measurements": "armillary.studies.plan",
     "Backend": "armillary.studies.backend",
@@ -419,6 +437,24 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.studies.resistance.budget import clustering_budget as clustering_budget
     from armillary.studies.resistance.study import Resistance as Resistance
     from armillary.studies.simulation import Simulation as Simulation
+    from armillary.training.loop import GuardedSteps as GuardedSteps
+    from armillary.training.penalties import PENALTIES as PENALTIES
+    from armillary.training.penalties import covariance_penalty as covariance_penalty
+    from armillary.training.penalties import koleo_penalty as koleo_penalty
+    from armillary.training.penalties import mean_direction_penalty as mean_direction_penalty
+    from armillary.training.penalties import overlap_ceiling_penalty as overlap_ceiling_penalty
+    from armillary.training.penalties import participation_rank_penalty as participation_rank_penalty
+    from armillary.training.penalties import target_overlap_penalty as target_overlap_penalty
+    from armillary.training.penalties import uniformity_penalty as uniformity_penalty
+    from armillary.training.penalties import variance_penalty as variance_penalty
+    from armillary.training.penalty import Penalty as Penalty
+    from armillary.training.penalty import penalty as penalty
+    from armillary.training.regularizer import Regularizer as Regularizer
+    from armillary.training.regularizer import penalty_cost as penalty_cost
+    from armillary.training.tapping import tap as tap
+    from armillary.training.targets import GroupsTarget as GroupsTarget
+    from armillary.training.targets import IsotropicTarget as IsotropicTarget
+    from armillary.training.targets import RingTarget as RingTarget
     from armillary.trajectory import Ensemble as Ensemble
     from armillary.trajectory import Trajectory as Trajectory
     from armillary.transformations.declaration import Transformation as Transformation
