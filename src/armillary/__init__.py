@@ -190,6 +190,9 @@ _PUBLIC = {
     "RowScale": "armillary.transformations.rows",
     "Translation": "armillary.transformations.rows",
     "Centering": "armillary.transformations.rows",
+    "Claim": "armillary.observables.claims",
+    "audit": "armillary.invariance.audit",
+    "Audit": "armillary.invariance.audit",
     "Verdict": "armillary.invariance.verdicts",
     "verdict": "armillary.invariance.verdicts",
     "Estimate": "armillary.estimates",
@@ -296,6 +299,8 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.estimates import contrast as contrast
     from armillary.estimates import estimate as estimate
     from armillary.estimates import intervals as intervals
+    from armillary.invariance.audit import Audit as Audit
+    from armillary.invariance.audit import audit as audit
     from armillary.invariance.verdicts import Verdict as Verdict
     from armillary.invariance.verdicts import verdict as verdict
     from armillary.models.attention import attention_stream as attention_stream
@@ -371,6 +376,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.observables.between import BetweenLayers as BetweenLayers
     from armillary.observables.between import BetweenMeasurement as BetweenMeasurement
     from armillary.observables.between import between_layers as between_layers
+    from armillary.observables.claims import Claim as Claim
     from armillary.observables.cloud import Calibration as Calibration
     from armillary.observables.cloud import Cloud as Cloud
     from armillary.observables.clustering import cluster_count as cluster_count

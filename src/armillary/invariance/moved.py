@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
+from armillary.errors import UnsoundError
 from armillary.observables.cloud import Calibration, Cloud
 from armillary.observables.declaration import Measurement
 from armillary.transformations.declaration import Transformation
 from armillary.transformations.linear import FeaturePermutation
 
-__all__ = ["moved", "values_after"]
+__all__ = ["moved", "value_of", "values_after"]
 
 
 def moved(cloud: Cloud, transformation: Transformation) -> Cloud:
@@ -43,9 +45,25 @@ def values_after(cloud: Cloud, transformation: Transformation, measurements: Seq
         One tensor `*batch` for each measurement, in float64.
     """
     mapped = moved(cloud, transformation)
-    values = [measurement.of(mapped) for measurement in measurements]
+    values = [value_of(measurement, mapped) for measurement in measurements]
     mapped.forget()
     return values
+
+
+def value_of(measurement: Measurement, cloud: Cloud) -> Tensor:
+    """The number, NaN where it is not defined for rows like these: of unit length only, and they have none any more.
+
+    Args:
+        measurement: What to measure.
+        cloud: Rows as given.
+
+    Returns:
+        Tensor `*batch`, float64.
+    """
+    try:
+        return measurement.of(cloud).double()
+    except UnsoundError:
+        return torch.full(cloud.batch, torch.nan, dtype=torch.float64)
 
 
 def _along(calibration: Calibration | None, transformation: Transformation, rows: Tensor) -> Calibration | None:

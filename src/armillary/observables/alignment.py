@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from armillary.errors import ArgumentError, UnsoundError
+from armillary.observables.claims import BY_INNER_PRODUCTS, WHATEVER_THE_ORDER
 from armillary.observables.cloud import Cloud
 from armillary.observables.declaration import OBSERVABLES, Observable, as_tensor, observable
 from armillary.shapes import Configuration, Overlaps, Pairs, Value
@@ -50,6 +51,7 @@ def overlaps(configuration: Configuration) -> Overlaps:
     undefined="fewer than two rows, or a row of zero length",
     needs_unit_rows=True,
     attainable=lambda tokens, dim: (-1.0, 1.0),
+    claims=(BY_INNER_PRODUCTS, WHATEVER_THE_ORDER),
 )
 def mean_overlap(gram: Overlaps) -> Value:
     """Mean overlap of all pairs i < j, self-pairs excluded: (sum_ij c_ij - T) / (T (T - 1))."""
@@ -66,6 +68,7 @@ def mean_overlap(gram: Overlaps) -> Value:
     undefined="a row of zero length",
     needs_unit_rows=True,
     attainable=lambda tokens, dim: (0.0, 1.0),
+    claims=(BY_INNER_PRODUCTS, WHATEVER_THE_ORDER),
 )
 def squared_mean_direction(gram: Overlaps) -> Value:
     """Squared length of the mean of the unit rows, self-pairs included: sum_ij c_ij / T^2; 1 only at consensus."""
@@ -78,6 +81,7 @@ def squared_mean_direction(gram: Overlaps) -> Value:
     undefined="fewer than two rows, or a row of zero length",
     needs_unit_rows=True,
     attainable=lambda tokens, dim: (-1.0, 1.0),
+    claims=(BY_INNER_PRODUCTS, WHATEVER_THE_ORDER),
 )
 def smallest_overlap(pairs: Pairs) -> Value:
     """Smallest overlap of any pair: consensus (all directions agree) means 1, and no mean hides one that does not."""
@@ -121,6 +125,7 @@ def exponential_overlap(*, beta: float) -> Observable:
         needs_unit_rows=True,
         attainable=lambda tokens, dim: (1.0 / tokens, 1.0),
         parameters=(("beta", float(beta)),),
+        claims=(BY_INNER_PRODUCTS, WHATEVER_THE_ORDER),
     )
 
 

@@ -14,12 +14,26 @@ from scipy.cluster.hierarchy import linkage
 from torch import Tensor
 
 from armillary.errors import ArgumentError, UnsoundError
+from armillary.observables.claims import Claim
 from armillary.observables.cloud import Cloud
 from armillary.observables.declaration import OBSERVABLES, Observable, Range, as_tensor
 from armillary.observables.distances import Distance
 from armillary.observables.grouping import NOISE, Connected, Grouping, labels_of
+from armillary.transformations.linear import Orthogonal
+from armillary.transformations.rows import TokenPermutation
 
 __all__ = ["cluster_count", "cluster_sweep", "clustering_order_parameter", "group_labels", "noise_share"]
+
+
+_BY_DISTANCES = Claim(
+    Orthogonal,
+    "groups depend on inner products of rows, and these stay: X Q (X Q)^T = X X^T",
+    "docs/audit.md, 1",
+)
+_CONNECTED = Claim(
+    TokenPermutation, "connected components do not depend on the order in which tokens are joined", "docs/audit.md, 2"
+)
+"""Of other rules nothing is claimed under a permutation: equal distances are taken in the order of the tokens."""
 
 
 def cluster_count(grouping: Grouping) -> Observable:
@@ -213,4 +227,5 @@ def _declared(
         needs_unit_rows=True,
         attainable=attainable,
         parameters=(("grouping", str(grouping)), ("distance", str(grouping.distance)), *grouping.rule.choices),
+        claims=(_BY_DISTANCES, _CONNECTED) if isinstance(grouping.rule, Connected) else (_BY_DISTANCES,),
     )

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from armillary.errors import ArgumentError, UnsoundError
+from armillary.observables.claims import Claim
 from armillary.observables.cloud import STEPS, Calibration, Cloud
 from armillary.observables.travel import by_name
 
@@ -101,6 +102,8 @@ class Observable:
     needs_unit_rows: bool
     attainable: Range = field(default=anything, repr=False, compare=False)
     parameters: tuple[tuple[str, float | str], ...] = ()
+    claims: tuple[Claim, ...] = field(default=(), repr=False, compare=False)
+    undecided: Callable[[Cloud, float], Tensor] | None = field(default=None, repr=False, compare=False)
 
     @property
     def words(self) -> str:
@@ -214,6 +217,8 @@ def observable(
     undefined: str = "never",
     needs_unit_rows: bool = False,
     attainable: Range = anything,
+    claims: tuple[Claim, ...] | list[Claim] = (),
+    undecided: Callable[[Cloud, float], Tensor] | None = None,
 ) -> Callable[[Callable[..., Any]], Observable]:
     """Declare a function of one configuration as an observable.
 
@@ -225,6 +230,9 @@ def observable(
         needs_unit_rows: Whether it is defined for rows of unit length only.
         attainable: The lowest and the highest value it can take, given the numbers of tokens and coordinates; ends of
             intervals are cut there.
+        claims: What cannot change it, and why; put on trial by `audit`.
+        undecided: For a number with a tolerance: how far it depends on the tolerance for rows as prepared whose
+            singular values may change by the factor that is given beside them.
 
     Returns:
         A decorator that turns the function into an `Observable` and enters it under its name.
@@ -251,6 +259,8 @@ def observable(
             undefined=undefined,
             needs_unit_rows=needs_unit_rows,
             attainable=attainable,
+            claims=tuple(claims),
+            undecided=undecided,
         )
         OBSERVABLES[made.name] = made
         return made

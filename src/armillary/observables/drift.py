@@ -8,9 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from armillary.observables.claims import BY_INNER_PRODUCTS, FREE_OF_SCALE, WHATEVER_THE_ORDER, Claim
 from armillary.observables.cloud import Cloud
 from armillary.observables.declaration import observable
 from armillary.shapes import Configuration, Value
+from armillary.transformations.linear import GeneralLinear
+from armillary.transformations.rows import RowScale
 
 __all__ = [
     "SublayerUpdate",
@@ -29,33 +32,49 @@ def _not_negative(tokens: int, dim: int) -> tuple[float, float]:
 
 
 _NORMS = "Euclidean norms of the rows of the residual stream"
+_LENGTHS = (BY_INNER_PRODUCTS, WHATEVER_THE_ORDER)
 
 
-@observable(symbol="mean |x|", source=_NORMS, attainable=_not_negative)
+@observable(symbol="mean |x|", source=_NORMS, attainable=_not_negative, claims=_LENGTHS)
 def stream_norm_mean(cloud: Cloud) -> Value:
     """Mean Euclidean norm of the rows."""
     return cloud.norms.mean(-1)
 
 
-@observable(symbol="sd |x| / mean |x|", source=_NORMS, undefined="all rows zero", attainable=_not_negative)
+@observable(
+    symbol="sd |x| / mean |x|",
+    source=_NORMS,
+    undefined="all rows zero",
+    attainable=_not_negative,
+    claims=(*_LENGTHS, FREE_OF_SCALE),
+)
 def stream_norm_spread(cloud: Cloud) -> Value:
     """Standard deviation of the row norms over their mean: 0 on a sphere."""
     return cloud.norms.std(-1, correction=0) / cloud.norms.mean(-1)
 
 
-@observable(symbol="median |x|", source=_NORMS, attainable=_not_negative)
+@observable(symbol="median |x|", source=_NORMS, attainable=_not_negative, claims=_LENGTHS)
 def stream_norm_median(cloud: Cloud) -> Value:
     """Median Euclidean norm of the rows."""
     return torch.quantile(cloud.norms, 0.5, dim=-1)
 
 
-@observable(symbol="|x_0|", source=_NORMS, attainable=_not_negative)
+@observable(symbol="|x_0|", source=_NORMS, attainable=_not_negative, claims=(BY_INNER_PRODUCTS,))
 def stream_norm_first(cloud: Cloud) -> Value:
     """Euclidean norm of the first row."""
     return cloud.norms[..., 0]
 
 
-@observable(symbol="n_0", source="a zero row has no direction, and no overlap", attainable=_not_negative)
+@observable(
+    symbol="n_0",
+    source="a zero row has no direction, and no overlap",
+    attainable=_not_negative,
+    claims=(
+        Claim(GeneralLinear, "an invertible map takes only the zero row to zero", "docs/audit.md, 6"),
+        Claim(RowScale, "a row times a positive factor is zero only if it was", "docs/audit.md, 6"),
+        WHATEVER_THE_ORDER,
+    ),
+)
 def zero_rows(cloud: Cloud) -> Value:
     """Number of rows of zero length."""
     return (cloud.norms == 0).sum(-1).to(cloud.norms.dtype)

@@ -7,6 +7,13 @@ import math
 import torch
 
 from armillary.errors import ArgumentError
+from armillary.observables.claims import (
+    BY_DIFFERENCES,
+    BY_INNER_PRODUCTS,
+    BY_SINGULAR_VALUES,
+    FREE_OF_SCALE,
+    WHATEVER_THE_ORDER,
+)
 from armillary.observables.cloud import Cloud
 from armillary.observables.declaration import OBSERVABLES, Observable, observable
 from armillary.shapes import Pairs, Value
@@ -20,6 +27,7 @@ __all__ = ["isotropy_score", "uniformity"]
     definition="(R - 1) / (d - 1), R the participation rank of the covariance in d dimensions",
     undefined="fewer than two coordinates, or no spread about the mean",
     attainable=lambda tokens, dim: (0.0, 1.0),
+    claims=(*BY_SINGULAR_VALUES, FREE_OF_SCALE, BY_DIFFERENCES),
 )
 def isotropy_score(cloud: Cloud) -> Value:
     """IsoScore: 0 if all variance lies along one direction, 1 if the covariance is a multiple of the identity.
@@ -71,6 +79,7 @@ def uniformity(*, t: float) -> Observable:
         needs_unit_rows=True,
         attainable=lambda tokens, dim: (-2.0 * t * tokens / (tokens - 1), 0.0),
         parameters=(("t", float(t)),),
+        claims=(BY_INNER_PRODUCTS, WHATEVER_THE_ORDER),
     )
 
 

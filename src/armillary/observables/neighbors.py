@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from armillary.errors import ArgumentError
+from armillary.observables.claims import BY_DIFFERENCES, BY_INNER_PRODUCTS, FREE_OF_SCALE
 from armillary.observables.cloud import Cloud
 from armillary.observables.declaration import OBSERVABLES, Observable
 from armillary.observables.gram import inner_products
@@ -78,6 +79,7 @@ def duplicate_rows(*, tolerance: float) -> Observable:
         needs_unit_rows=False,
         attainable=lambda tokens, dim: (0.0, tokens - 1.0),
         parameters=(("tolerance", float(tolerance)),),
+        claims=(BY_INNER_PRODUCTS, FREE_OF_SCALE, BY_DIFFERENCES),  # not of the order: who repeats whom depends on it
     )
 
 
@@ -122,6 +124,7 @@ def intrinsic_dimension(*, discard: float, tolerance: float) -> Observable:
         needs_unit_rows=False,
         attainable=lambda tokens, dim: (0.0, math.inf),
         parameters=(("discard", float(discard)), ("tolerance", float(tolerance))),
+        claims=(BY_INNER_PRODUCTS, FREE_OF_SCALE, BY_DIFFERENCES),  # not of the order: who repeats whom depends on it
     )
 
 

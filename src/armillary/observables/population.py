@@ -13,10 +13,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from armillary.observables.claims import (
+    BY_DIFFERENCES,
+    BY_INNER_PRODUCTS,
+    FREE_OF_SCALE,
+    WHATEVER_THE_ORDER,
+    Claim,
+)
 from armillary.observables.cloud import Cloud
 from armillary.observables.declaration import observable
 from armillary.observables.unbiased import LEAST_ROWS, squared_covariance, squared_variance
 from armillary.shapes import Overlaps, Value
+from armillary.transformations.linear import FeaturePermutation
 
 __all__ = ["both_ways_participation_rank", "population_participation_rank", "population_participation_rank_about_zero"]
 
@@ -33,6 +41,7 @@ def _unbounded_above(tokens: int, dim: int) -> tuple[float, float]:
     source=f"{_SOURCE}, correction for rows",
     undefined=_FEW,
     attainable=_unbounded_above,
+    claims=(BY_INNER_PRODUCTS, WHATEVER_THE_ORDER, FREE_OF_SCALE, BY_DIFFERENCES),
 )
 def population_participation_rank(cloud: Cloud) -> Value:
     """Participation rank (tr S)^2 / tr S^2 of the covariance S that the rows were drawn from, whatever their number.
@@ -50,6 +59,7 @@ def population_participation_rank(cloud: Cloud) -> Value:
     source=f"{_SOURCE}, correction for rows, without subtracting a mean",
     undefined="fewer than two rows, or all of them orthogonal",
     attainable=_unbounded_above,
+    claims=(BY_INNER_PRODUCTS, WHATEVER_THE_ORDER, FREE_OF_SCALE),
 )
 def population_participation_rank_about_zero(gram: Overlaps) -> Value:
     """Participation rank of the second moment M = E x x^T about zero: mean of G_ii G_jj over mean of G_ij^2, i != j.
@@ -67,6 +77,12 @@ def population_participation_rank_about_zero(gram: Overlaps) -> Value:
     source=f"{_SOURCE}, correction for rows and columns",
     undefined=f"{_FEW}, or fewer than two coordinates",
     attainable=lambda tokens, dim: (float("-inf"), float("inf")),
+    claims=(
+        Claim(FeaturePermutation, "it treats all coordinates alike", "docs/audit.md, 2"),
+        WHATEVER_THE_ORDER,
+        FREE_OF_SCALE,
+        BY_DIFFERENCES,
+    ),
 )
 def both_ways_participation_rank(cloud: Cloud) -> Value:
     """Participation rank of a population of rows and of coordinates, of which both are a sample: (N - c) / (D - c).

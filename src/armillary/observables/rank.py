@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from armillary.errors import ArgumentError
+from armillary.observables.claims import BY_LINEAR_RELATIONS, BY_SINGULAR_VALUES, FREE_OF_SCALE
 from armillary.observables.cloud import Cloud
 from armillary.observables.declaration import OBSERVABLES, Observable, Preparation, observable
 from armillary.shapes import Overlaps, Spectrum, Value
@@ -36,6 +37,7 @@ _ZERO = "all rows zero, or no spread left after centering"
     definition="(sum l)^2 / sum l^2 over the squared singular values l",
     undefined=_ZERO,
     attainable=lambda tokens, dim: (1.0, min(tokens, dim)),
+    claims=(*BY_SINGULAR_VALUES, FREE_OF_SCALE),
 )
 def participation_rank(gram: Overlaps) -> Value:
     """(sum l)^2 / sum l^2 over the squared singular values l, as (tr G)^2 / |G|_F^2: no spectrum is needed."""
@@ -48,21 +50,45 @@ def participation_rank(gram: Overlaps) -> Value:
     source="number of singular values above max(T, d) eps s_max; numpy.linalg.matrix_rank",
     undefined=f"{_ZERO}, or max(T, d) eps of 0.1 and more (half precision)",
     attainable=lambda tokens, dim: (1.0, min(tokens, dim)),
+    claims=BY_LINEAR_RELATIONS,
+    undecided=lambda cloud, factor: _near_the_tolerance(cloud, factor),
 )
 def algebraic_rank(cloud: Cloud) -> Value:
     """Number of singular values above the tolerance max(T, d) eps s_max, eps that of the dtype the rows came in."""
     tolerance = rank_tolerance(cloud.tokens, cloud.dim, cloud.resolution)
-    values = cloud.singular_values
+    values = _resolved_values(cloud, tolerance)
     if tolerance >= _NO_TOLERANCE:
         return torch.full_like(values[..., 0], torch.nan)
-    if tolerance < 4 * math.sqrt(cloud.tokens * torch.finfo(values.dtype).eps):  # squares cannot resolve what is asked
-        rows = cloud.rows.double()
-        finite = torch.isfinite(rows).all(-1).all(-1)
-        values = torch.linalg.svdvals(torch.nan_to_num(rows))
-        values = torch.where(finite[..., None], values, torch.nan)
     largest = values[..., :1]
     counted = (values > tolerance * largest).sum(-1).to(values.dtype)
     return torch.where(largest[..., 0] > 0, counted, torch.full_like(counted, torch.nan))
+
+
+def _resolved_values(cloud: Cloud, tolerance: float) -> Tensor:
+    """Singular values; of the rows themselves where the squares from the Gram matrix cannot resolve the tolerance."""
+    values = cloud.singular_values
+    if tolerance >= 4 * math.sqrt(cloud.tokens * torch.finfo(values.dtype).eps):
+        return values
+
+    def make() -> Tensor:
+        rows = cloud.rows.double()
+        finite = torch.isfinite(rows).all(-1).all(-1)
+        found = torch.linalg.svdvals(torch.nan_to_num(rows))
+        return torch.where(finite[..., None], found, torch.nan)
+
+    return cloud.shared("singular values of the rows", make)
+
+
+def _near_the_tolerance(cloud: Cloud, factor: float) -> Value:
+    """How many singular values may cross the tolerance when ratios of singular values change by up to `factor`.
+
+    Those that are zero but for rounding count too: a map stretches what rounding has left of them.
+    """
+    tolerance = rank_tolerance(cloud.tokens, cloud.dim, cloud.resolution)
+    values = _resolved_values(cloud, tolerance)
+    rounding = torch.finfo(values.dtype).eps / 16
+    share = (values / values[..., :1]).clamp(min=rounding)
+    return ((share * factor > tolerance) & (share / factor <= tolerance)).sum(-1).to(values.dtype)
 
 
 def rank_tolerance(tokens: int, dim: int, resolution: float) -> float:
@@ -85,6 +111,7 @@ def rank_tolerance(tokens: int, dim: int, resolution: float) -> float:
     definition="exp of the entropy of s / sum s over the singular values s",
     undefined=_ZERO,
     attainable=lambda tokens, dim: (1.0, min(tokens, dim)),
+    claims=(*BY_SINGULAR_VALUES, FREE_OF_SCALE),
 )
 def entropy_rank(spectrum: Spectrum) -> Value:
     """Exponential of the Shannon entropy of the singular values s as shares: exp(-sum p log p), p = s / sum s.
@@ -101,6 +128,7 @@ def entropy_rank(spectrum: Spectrum) -> Value:
     definition="exp of the entropy of s^2 / sum s^2 over the singular values s",
     undefined=_ZERO,
     attainable=lambda tokens, dim: (1.0, min(tokens, dim)),
+    claims=(*BY_SINGULAR_VALUES, FREE_OF_SCALE),
 )
 def squared_entropy_rank(spectrum: Spectrum) -> Value:
     """Exponential of the Shannon entropy of the squared singular values as shares: p = s^2 / sum s^2."""
@@ -112,6 +140,7 @@ def squared_entropy_rank(spectrum: Spectrum) -> Value:
     source="Rudelson & Vershynin 2007",
     undefined=_ZERO,
     attainable=lambda tokens, dim: (1.0, min(tokens, dim)),
+    claims=(*BY_SINGULAR_VALUES, FREE_OF_SCALE),
 )
 def stable_rank(spectrum: Spectrum) -> Value:
     """Squared Frobenius norm over squared spectral norm: sum s^2 / max s^2."""
@@ -124,6 +153,7 @@ def stable_rank(spectrum: Spectrum) -> Value:
     source="nuclear norm over spectral norm",
     undefined=_ZERO,
     attainable=lambda tokens, dim: (1.0, min(tokens, dim)),
+    claims=(*BY_SINGULAR_VALUES, FREE_OF_SCALE),
 )
 def nuclear_over_spectral(spectrum: Spectrum) -> Value:
     """Nuclear norm over spectral norm: sum s / max s."""
@@ -165,6 +195,7 @@ def variance_components(*, share: float) -> Observable:
         needs_unit_rows=False,
         attainable=lambda tokens, dim: (1.0, min(tokens, dim)),
         parameters=(("share", float(share)),),
+        claims=(*BY_SINGULAR_VALUES, FREE_OF_SCALE),
     )
 
 

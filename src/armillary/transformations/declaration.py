@@ -13,7 +13,7 @@ from armillary.shapes import Configuration
 
 __all__ = ["Row", "Transformation", "drawn_order", "require_positive"]
 
-Row = Float[Tensor, "*batch dim"]
+Row = Float[Tensor, "... dim"]
 """One row for all tokens, or one for each configuration."""
 
 

@@ -1,0 +1,172 @@
+"""One trial: numbers of a few configurations before and after each transformation, and their rounding floors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from armillary.invariance.floors import floors, least_floors
+from armillary.invariance.moved import moved, value_of
+from armillary.invariance.witnesses import RESOLUTION, WITNESSES, Witness, for_witness
+from armillary.observables.cloud import Calibration, Cloud
+from armillary.observables.declaration import Measurement
+from armillary.transformations.declaration import Transformation
+
+__all__ = ["Finding", "Tried", "tried", "witnessed"]
+
+
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """Numbers of the same documents before and after each of several transformations.
+
+    Args:
+        before: `documents measurements`.
+        after: `transformations documents measurements`.
+        floors: How far rounding moves the difference of the first documents, `transformations floored measurements`.
+    """
+
+    before: np.ndarray
+    after: np.ndarray
+    floors: np.ndarray
+
+    @property
+    def floor(self) -> np.ndarray:
+        """The largest of these documents, `transformations measurements`."""
+        return np.nanmax(self.floors, axis=1) if self.floors.size else np.zeros(self.floors.shape[::2])
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A witness on which a number moved.
+
+    Args:
+        measurement: As the study writes it.
+        transformation: In words.
+        witness: Its name.
+        before: The number.
+        after: The number after the transformation; NaN where it is undefined.
+        floor: What rounding alone moves it by.
+    """
+
+    measurement: str
+    transformation: str
+    witness: str
+    before: float
+    after: float
+    floor: float
+
+
+def tried(
+    cloud: Cloud,
+    transformations: Sequence[Transformation],
+    measurements: Sequence[Measurement],
+    *,
+    floor_documents: int,
+) -> Tried:
+    """Measure, transform and measure again.
+
+    Args:
+        cloud: Rows as given, `documents tokens dim`.
+        transformations: What is done to them, each alone.
+        measurements: What is measured.
+        floor_documents: How many of the documents, from the first, show what rounding does; at least one.
+
+    Returns:
+        Numbers and floors; a number that is undefined is NaN.
+    """
+    first = [one.of(cloud) for one in measurements]  # refuses here what cannot be asked of these rows at all
+    known = _first(cloud, floor_documents)
+    before = _floors(known, None, measurements, [value[:floor_documents] for value in first])
+    after, found = [], []
+    for transformation in transformations:
+        mapped = moved(cloud, transformation)
+        values = [value_of(one, mapped) for one in measurements]
+        after.append(_table(values))
+        part = _first(mapped, floor_documents)
+        found.append(
+            np.maximum(before, _floors(part, transformation, measurements, [v[:floor_documents] for v in values]))
+        )
+        mapped.forget()
+    table = _table(first)
+    if not found:
+        return Tried(table, np.empty((0, *table.shape)), np.empty((0, *before.shape)))
+    return Tried(table, np.stack(after), np.stack(found))
+
+
+def witnessed(
+    transformations: Sequence[Transformation],
+    measurements: Sequence[Measurement],
+    witnesses: Sequence[Witness] = WITNESSES,
+) -> tuple[Finding, ...]:
+    """The witnesses on which a number moves under a transformation, by more than rounding.
+
+    Args:
+        transformations: What is done to them; each in the dimension of the witness.
+        measurements: What is measured.
+        witnesses: On what.
+
+    Returns:
+        One for each measurement, transformation and witness where something moved, in this order of witnesses.
+    """
+    found = []
+    for alike in _by_shape(witnesses):
+        means = torch.stack([one.calibration.mean for one in alike])
+        cloud = Cloud(torch.stack([one.rows for one in alike]), calibration=Calibration(means, (0,)))
+        cloud.resolution = RESOLUTION
+        defined = [one for one in measurements if not bool(value_of(one, cloud).isnan().all())]
+        fitting = [(str(t), made) for t in transformations if (made := for_witness(t, cloud.dim)) is not None]
+        result = tried(cloud, [made for _, made in fitting], defined, floor_documents=len(alike))
+        for t, m, w in np.argwhere(_moved(result)).tolist():
+            ends = float(result.before[w, m]), float(result.after[t, w, m]), float(result.floors[t, w, m])
+            found.append(Finding(str(defined[m]), fitting[t][0], alike[w].name, *ends))
+        cloud.forget()
+    order = [one.name for one in witnesses]
+    return tuple(sorted(found, key=lambda one: order.index(one.witness)))
+
+
+def _by_shape(witnesses: Sequence[Witness]) -> list[list[Witness]]:
+    """Those of one shape together."""
+    found: dict[torch.Size, list[Witness]] = {}
+    for one in witnesses:
+        found.setdefault(one.rows.shape, []).append(one)
+    return list(found.values())
+
+
+def _moved(result: Tried) -> np.ndarray:
+    """Where a number moved by more than its floor or is defined on one side only, `transformations measurements w`."""
+    before, after, floor = result.before[None], result.after, result.floors
+    one_side = np.isnan(before) != np.isnan(after)
+    apart = np.where(one_side, np.inf, np.nan_to_num(np.abs(after - before), nan=0.0))
+    return np.moveaxis((apart > floor) & np.isfinite(floor), 1, 2)
+
+
+def _first(cloud: Cloud, count: int) -> Cloud:
+    """The first configurations of a batch, with everything of their own."""
+    calibration = cloud.calibration
+    if calibration is not None and calibration.mean.ndim > 1:
+        calibration = type(calibration)(calibration.mean[:count], calibration.coordinates)
+    made = Cloud(cloud.rows[:count].double(), calibration=calibration)
+    made.resolution = cloud.resolution
+    return made
+
+
+def _floors(
+    cloud: Cloud,
+    transformation: Transformation | None,
+    measurements: Sequence[Measurement],
+    values: Sequence[Tensor],
+) -> np.ndarray:
+    """The floors of a few configurations, `documents measurements`."""
+    measured = floors(cloud, transformation, measurements, values)
+    least = least_floors(measurements, values, cloud.tokens, cloud.dim)
+    cloud.forget()
+    return _table([torch.maximum(a, b) for a, b in zip(measured, least, strict=True)])
+
+
+def _table(values: Sequence[Tensor]) -> np.ndarray:
+    made = torch.stack([value.double() for value in values], dim=-1) if values else torch.empty(0, 0)
+    return made.cpu().numpy()
