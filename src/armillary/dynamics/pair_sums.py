@@ -23,7 +23,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["SOFTMAX", "UNIFORM", "UNNORMALIZED", "compiled", "nearest_pair", "room", "velocity"]
+__all__ = ["SOFTMAX", "UNIFORM", "UNNORMALIZED", "all_within", "compiled", "nearest_pair", "room", "velocity"]
 
 SOFTMAX, UNNORMALIZED, UNIFORM = 0, 1, 2
 
@@ -261,6 +261,17 @@ def nearest_pair(x, n, squares):  # type: ignore[no-untyped-def]
             if squares[j] < best:
                 best, first, second = squares[j], i, j
     return best, first, second
+
+
+@compiled(fastmath=True)
+def all_within(x, n, limit, squares):  # type: ignore[no-untyped-def]
+    """Whether no two of the first n tokens are farther apart than a squared distance."""
+    for i in range(n - 1):
+        _distances_from(x, i, n, squares)
+        for j in range(i + 1, n):
+            if squares[j] > limit:
+                return False
+    return True
 
 
 def room(tokens: int, dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -12,11 +12,34 @@ from dataclasses import dataclass
 import numpy as np
 
 from armillary.dynamics.integrators import TSITOURAS
-from armillary.dynamics.pair_sums import SOFTMAX, UNIFORM, UNNORMALIZED, compiled, nearest_pair, room, velocity
+from armillary.dynamics.pair_sums import (
+    SOFTMAX,
+    UNIFORM,
+    UNNORMALIZED,
+    all_within,
+    compiled,
+    nearest_pair,
+    room,
+    velocity,
+)
 
-__all__ = ["SOFTMAX", "UNIFORM", "UNNORMALIZED", "Compiled", "Law", "compiled_flow", "pair_velocity"]
+__all__ = [
+    "GATHERED",
+    "REACHED",
+    "SOFTMAX",
+    "TOO_MANY",
+    "TOO_SMALL",
+    "UNIFORM",
+    "UNNORMALIZED",
+    "Compiled",
+    "Law",
+    "compiled_flow",
+    "numbers_of",
+    "one_system",
+    "pair_velocity",
+]
 
-REACHED, TOO_SMALL, TOO_MANY = 0, 1, 2
+REACHED, TOO_SMALL, TOO_MANY, GATHERED = 0, 1, 2, 3
 
 _A = np.zeros((7, 7))
 for _k, _row in enumerate(TSITOURAS.stages):
@@ -24,6 +47,7 @@ for _k, _row in enumerate(TSITOURAS.stages):
 _B, _C = np.asarray(TSITOURAS.weights), np.asarray(TSITOURAS.nodes)
 _E, _R = np.asarray(TSITOURAS.errors), np.asarray(TSITOURAS.interpolant)
 
+_HALVINGS = 24  # of a step, to find when tokens had gathered
 _SAFETY, _SHRINK, _GROW, _PROPORTIONAL, _INTEGRAL, _ORDER = 0.9, 0.2, 5.0, 0.7, 0.4, 5.0
 
 
@@ -160,20 +184,27 @@ def _first_step(stage, n, rtol, atol):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=False)
-def _run(x, w, law, times, rtol, atol, angle, most, kept, log, room):  # type: ignore[no-untyped-def]
-    """One system from 0 to the last of `times`; returns counts, how it ended, where it stands and the log's length."""
+def one_system(x, w, law, times, rtol, atol, angle, gathered, most, kept, log, room):  # type: ignore[no-untyped-def]
+    """One system from 0 to the last of `times`; returns counts, how it ended, where it stands and the log's length.
+
+    It ends earlier when no two tokens are farther apart than the squared distance `gathered` (0 for never): distances
+    in a cap only shrink, so what is asked of near pairs is known from there on. Then it stands where that came to be.
+    """
     dim, n = x.shape
     z, twice, back, pair = room
     stages, trial, sizes = np.zeros((7, dim, n)), np.empty((dim, n)), np.empty(n)
+    shares, between = np.empty(7), np.empty((dim, n))
     holder, stands = np.arange(n), np.arange(n)
     time, before, ended = 0.0, 1.0, REACHED
     steps, rejected, evaluations, logged, place = 0, 0, 1, 0, 0
     stop = times[-1]
     while place < len(times) and times[place] <= 0.0:
-        kept[place] = x.T
+        kept[place] = x
         place += 1
     velocity(x, w, n, law, stages[0], z, twice, back, pair)
-    step = _first_step(stages[0], n, rtol, atol)
+    step, when = _first_step(stages[0], n, rtol, atol), 0.0
+    if gathered > 0.0 and all_within(x, n, gathered, sizes):
+        stop, ended = 0.0, GATHERED
     while time < stop:
         left = stop - time
         last = step >= left * (1 - 1e-12)
@@ -190,11 +221,18 @@ def _run(x, w, law, times, rtol, atol, angle, most, kept, log, room):  # type: i
             step = length * max(_SHRINK, min(_SAFETY, shrink))
         else:
             while place < len(times) and times[place] <= time + length:
-                _keep(x, trial, stages, length, (times[place] - time) / length, holder, kept[place])
+                share = (times[place] - time) / length
+                _keep(x, trial, stages, length, share, n, holder, shares, between, sizes, kept[place])
                 place += 1
+            together = gathered > 0.0 and all_within(trial, n, gathered, sizes)
+            if together:
+                when = time + length * _first_within(x, stages, length, n, gathered, shares, between, sizes)
             time = stop if last else time + length
             x[:, :n], stages[0, :, :n] = trial[:, :n], stages[6, :, :n]
             steps += 1
+            if together:
+                time, ended = when, GATHERED
+                break
             if angle > 0.0:
                 some = n
                 n, logged = _merge(x, w, n, stands, holder, angle, time, log, logged, sizes)
@@ -212,33 +250,47 @@ def _run(x, w, law, times, rtol, atol, angle, most, kept, log, room):  # type: i
             ended = TOO_MANY
             break
     while place < len(times):
-        _keep(x, x, stages, 0.0, 1.0, holder, kept[place])
+        _keep(x, x, stages, 0.0, 1.0, n, holder, shares, between, sizes, kept[place])
         place += 1
     return steps, rejected, evaluations, ended, time, logged
 
 
 @compiled(fastmath=False)
-def _keep(x, end, stages, length, share, holder, kept):  # type: ignore[no-untyped-def]
-    """The state at a share of the step, every original token at the column that stands for it."""
-    dim, tokens = x.shape
-    weight = np.zeros(7)
+def _first_within(x, stages, length, n, limit, shares, found, sizes):  # type: ignore[no-untyped-def]
+    """The share of a step after which no two tokens are farther apart than a squared distance."""
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        _shares(middle, shares)
+        _placed(x, stages, shares, 7, length, n, found)
+        _unit(found, n, sizes)
+        if all_within(found, n, limit, sizes):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+@compiled(fastmath=True)
+def _shares(share, found):  # type: ignore[no-untyped-def]
+    """What each stage adds to the state at a share of a step, in units of the step."""
     for q in range(7):
-        weight[q] = share * (_R[q, 0] + share * (_R[q, 1] + share * (_R[q, 2] + share * _R[q, 3])))
-    row = np.empty(dim)
-    for i in range(tokens):
-        source, size = holder[i], 0.0
-        for k in range(dim):
-            if share >= 1 - 1e-14:
-                row[k] = end[k, source]
-            else:
-                moved = 0.0
-                for q in range(7):
-                    moved += weight[q] * stages[q, k, source]
-                row[k] = x[k, source] + length * moved
-            size += row[k] * row[k]
-        size = math.sqrt(size)
-        for k in range(dim):
-            kept[i, k] = row[k] / size
+        found[q] = share * (_R[q, 0] + share * (_R[q, 1] + share * (_R[q, 2] + share * _R[q, 3])))
+
+
+@compiled(fastmath=False)
+def _keep(x, end, stages, length, share, n, holder, shares, between, sizes, kept):  # type: ignore[no-untyped-def]
+    """The state at a share of the step, every original token at the column that stands for it."""
+    dim, tokens = kept.shape
+    if share >= 1 - 1e-14:
+        between[:, :n] = end[:, :n]
+    else:
+        _shares(share, shares)
+        _placed(x, stages, shares, 7, length, n, between)
+        _unit(between, n, sizes)
+    for k in range(dim):
+        for i in range(tokens):
+            kept[k, i] = between[k, holder[i]]
 
 
 def pair_velocity(rows: np.ndarray, *, law: Law, weights: np.ndarray | None = None) -> np.ndarray:
@@ -255,7 +307,7 @@ def pair_velocity(rows: np.ndarray, *, law: Law, weights: np.ndarray | None = No
     x = np.ascontiguousarray(rows.T, dtype=float)
     w = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=float)
     v = np.empty_like(x)
-    velocity(x, w, len(rows), _numbers(law), v, *room(*rows.shape))
+    velocity(x, w, len(rows), numbers_of(law), v, *room(*rows.shape))
     return v.T.copy()
 
 
@@ -279,7 +331,7 @@ def compiled_flow(
         States at the times, counts, ends and mergers.
     """
     systems, tokens, dim = starts.shape
-    kept = np.empty((systems, len(times), tokens, dim))
+    kept = np.empty((systems, len(times), dim, tokens))
     counts = np.zeros((3, systems), dtype=np.int64)
     ends, stands = np.zeros(systems, dtype=np.int64), np.zeros(systems)
     mergers: list[tuple[int, float, int, int, float, float, float]] = []
@@ -287,19 +339,22 @@ def compiled_flow(
         x = np.ascontiguousarray(starts[k].T, dtype=float)
         w = np.ones(tokens) if weights is None else np.array(weights[k], dtype=float)
         log = np.zeros((tokens, 6))
-        *counts[:, k], ends[k], stands[k], logged = _run(
-            x, w, _numbers(law), np.asarray(times, dtype=float), float(rtol[k]), float(atol[k]), float(angle),
+        *counts[:, k], ends[k], stands[k], logged = one_system(
+            x, w, numbers_of(law), np.asarray(times, dtype=float), float(rtol[k]), float(atol[k]), float(angle), 0.0,
             int(most), kept[k], log, room(tokens, dim),
         )  # fmt: skip
         for time, a, b, first, second, overlap in log[:logged]:
             mergers.append((k, float(time), int(a), int(b), float(first), float(second), float(overlap)))
-    return Compiled(kept, counts[0], counts[1], counts[2], ends, stands, mergers)
+    return Compiled(np.ascontiguousarray(kept.swapaxes(2, 3)), counts[0], counts[1], counts[2], ends, stands, mergers)
 
 
-def _numbers(law: Law) -> tuple[int, float, float, float]:
+def numbers_of(law: Law) -> tuple[int, float, float, float]:
     """The law as the kernels take it: rule, beta, factor, and what unnormalized weights are divided by beside n.
 
     Kernels work with e^{beta c - |beta|}; the plain clock multiplies by e^{|beta|} again.
+
+    Args:
+        law: What moves the tokens.
     """
     shift = 1.0 if law.shifted or law.rule != UNNORMALIZED else math.exp(-abs(law.beta))
     return law.rule, law.beta, law.factor, shift

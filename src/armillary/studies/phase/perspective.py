@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["PRESET", "measure"]
 
 HALF = 0.5
+WITHIN = 0.1  # radians: groups are counted and not kept here
 CROSSED = 0.95  # of the systems must fall through one half before their mean edge is given
 
 
@@ -28,32 +29,20 @@ def measure(cell: Cell, seeds: Sequence[int]) -> dict[str, np.ndarray]:
         cell: beta, dim; tokens, above, rtol, time.
         seeds: of the starts.
     """
-    from armillary.dynamics.pairs import SOFTMAX, Law, compiled_flow
+    from armillary.dynamics.pairs import SOFTMAX, Law
+    from armillary.dynamics.sweep import sweep, uniform_starts
 
-    starts = np.stack([_start(int(seed), int(cell["tokens"]), int(cell["dim"])) for seed in seeds])
-    rtol = np.full(len(starts), float(cell["rtol"]))
-    run = compiled_flow(
-        starts, law=Law(SOFTMAX, float(cell["beta"]), 1.0, True), times=np.asarray(cell["time"]), rtol=rtol,
-        atol=rtol / 10, angle=0.0, most=1_000_000,
-    )  # fmt: skip
-    first, second = np.triu_indices(starts.shape[1], 1)
-    share = np.empty((len(starts), len(cell["time"])))
-    for k, states in enumerate(run.states):
-        share[k] = ((states @ states.transpose(0, 2, 1))[:, first, second] > cell["above"]).mean(axis=1)
+    tokens, dim, rtol = int(cell["tokens"]), int(cell["dim"]), float(cell["rtol"])
+    share = sweep(
+        uniform_starts(tokens=tokens, dim=dim, seeds=list(seeds)), law=Law(SOFTMAX, float(cell["beta"]), 1.0, True),
+        times=np.asarray(cell["time"]), rtol=rtol, atol=rtol / 10, above=float(cell["above"]), within=WITHIN,
+    ).share_above  # fmt: skip
     return {
         "share_above": share[:, -1],
         "together": (share[:, -1] == 1.0).astype(float),
         "share_above_in_time": share.mean(axis=0),
         "together_in_time": (share == 1.0).mean(axis=0),
     }
-
-
-def _start(seed: int, tokens: int, dim: int) -> np.ndarray:
-    """Independent uniform directions, in coordinates of their own span where that is smaller than the space."""
-    rows = np.random.default_rng([seed, tokens, dim]).standard_normal((tokens, dim))
-    if tokens < dim:
-        rows = np.asarray(np.linalg.qr(rows.T, mode="r")).T
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def cost(cell: Cell) -> float:
