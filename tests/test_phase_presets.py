@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from armillary.oracles import linear, overlap, sampling
 from armillary.sphere import orthogonal_groups, uniform
@@ -91,7 +90,7 @@ def test_orthonormal_tokens_follow_the_equations_of_each_placement(scheme):
     law = overlap.scheme_overlap(cell["time"], scheme=scheme, tokens=16, beta=2.0, alpha=1.0, switch=1.0)
     np.testing.assert_allclose(found["overlap"][0], law, atol=1e-6)
     assert found["half_time"][0] == pytest.approx(speeds.half_time(scheme, beta=2.0), abs=2e-3)
-    assert found["end_exponent"][0] == pytest.approx(speeds.END[scheme], rel=0.06)
+    assert found["end_exponent"][0] == pytest.approx(speeds.END[scheme], rel=4e-3)
 
 
 def test_two_tokens_meet_when_their_law_says():
@@ -99,22 +98,15 @@ def test_two_tokens_meet_when_their_law_says():
     start = uniform(tokens=2, dim=2, seed=3)
     law = overlap.time_between(float(start[0] @ start[1]), 0.999, lambda c: overlap.two_tokens_rate(c, beta=4.0))
     found = consensus_times.measure(cell, [3])
-    assert 10 ** found["log_time"][0] == pytest.approx(law, rel=2e-3)
+    assert 10 ** found["log_time"][0] == pytest.approx(law, rel=1e-5)
     assert found["met"][0] == 1
-
-
-def test_tokens_move_in_the_span_of_their_start():
-    start = uniform(tokens=5, dim=40, seed=0)
-    spanned = consensus_times.spanned(start)
-    assert spanned.shape == (5, 5)
-    torch.testing.assert_close(spanned @ spanned.mT, start @ start.mT, atol=1e-14, rtol=0)
 
 
 def test_what_is_not_met_by_the_last_time_is_undefined_and_the_median_knows():
     cell = _cell(consensus_times.PRESET, beta=24.0, dim=2, until=10.0)
     found = consensus_times.measure(cell, [0])
     assert math.isnan(found["log_time"][0])
-    assert found["met"][0] == 0
+    assert (found["met"][0], found["left"][0]) == (0, 0)
 
 
 @pytest.mark.parametrize("degree", [1, 2])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +21,10 @@ def averaged(
     words: str,
     choices: Mapping[str, Any],
     *,
-    expected: float = float("nan"),
+    expected: float = math.nan,
     source: str = "",
     note: str = "",
+    within: tuple[float, float] = (-math.inf, math.inf),
 ) -> list[Finding]:
     """What the mean over seeds says.
 
@@ -32,6 +35,7 @@ def averaged(
         expected: What a law or a publication says.
         source: Where that is from.
         note: A sentence that belongs to it.
+        within: The range that the number can take, at which the interval ends.
 
     Returns:
         One finding, without an interval from fewer than two seeds; none where no seed has a number.
@@ -43,4 +47,6 @@ def averaged(
         return []
     if len(known) == 1:
         return [Finding(words=words, value=float(known[0]), members=1, **beside)]
-    return [Finding.of(estimate(known, unit="seeds", **choices), words, **beside)]
+    found = estimate(known, unit="seeds", **choices)
+    low, high = (end if math.isinf(end) else min(max(end, within[0]), within[1]) for end in (found.low, found.high))
+    return [replace(Finding.of(found, words, **beside), low=low, high=high)]

@@ -7,23 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from armillary import sphere
 from armillary.oracles import overlap as laws
 from armillary.studies.diagram.declaration import Axis, Cell, Finding, Grid, Preset, Result
 from armillary.studies.order_statistics import median_interval
-from armillary.studies.starts import attended
 
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["PRESET", "law_in_high_dimension", "measure", "spanned"]
-
-A_DECADE = 60  # kept times, between which ln(1 - c) is taken to be linear
-EARLIEST = 1.0
+__all__ = ["PRESET", "law_in_high_dimension", "measure", "medians"]
 
 
 def measure(cell: Cell, seeds: Sequence[int]) -> dict[str, np.ndarray]:
@@ -33,42 +26,20 @@ def measure(cell: Cell, seeds: Sequence[int]) -> dict[str, np.ndarray]:
         cell: beta, dim, tokens, level, until, rtol, merging (radians).
         seeds: One uniform start each.
     """
-    until = float(cell["until"])
-    times = [0.0, *np.geomspace(EARLIEST, until, round(A_DECADE * math.log10(until / EARLIEST)) + 1)]
-    found = np.full(len(seeds), math.nan)
-    for row, seed in enumerate(seeds):
-        start = spanned(sphere.uniform(tokens=cell["tokens"], dim=cell["dim"], seed=seed))
-        run = attended(start[None], rule=cell["beta"], times=times, rtol=cell["rtol"], angle=cell["merging"])
-        found[row] = _passed(run.states[0], np.asarray(times), float(cell["level"]))
-    return {"log_time": np.log10(found), "met": np.isfinite(found).astype(float)}
+    from armillary.dynamics.pairs import SOFTMAX, Law
+    from armillary.dynamics.sweep import in_their_span, sweep
 
-
-def spanned(start: Float[Tensor, "tokens dim"]) -> Float[Tensor, "tokens span"]:
-    """The same overlaps in as few dimensions as the tokens span: the motion never leaves them.
-
-    Args:
-        start: Unit rows.
-    """
-    tokens, dim = start.shape
-    return start if dim <= tokens else sphere.normalize(torch.linalg.qr(start.T).R.T)
-
-
-def _passed(states: Float[Tensor, "times tokens dim"], times: np.ndarray, level: float) -> float:
-    """When the smallest overlap passes a level for good: from then on all tokens lie in one narrow cap."""
-
-    def apart(place: int) -> float:
-        rows = states[place]
-        return float((rows[:, None] - rows[None]).square().sum(-1).amax()) / 2  # 1 - c, without losing its digits
-
-    low, high = 0, len(times) - 1
-    if apart(high) > 1 - level:
-        return math.nan
-    while high - low > 1:  # once in one cap the smallest overlap only grows
-        middle = (low + high) // 2
-        low, high = (low, middle) if apart(middle) <= 1 - level else (middle, high)
-    before, after = apart(low), max(apart(high), 1e-300)
-    share = math.log((1 - level) / before) / math.log(after / before)
-    return float(times[low] + share * (times[high] - times[low]))
+    drawn = [sphere.uniform(tokens=cell["tokens"], dim=cell["dim"], seed=seed).numpy() for seed in seeds]
+    found = sweep(
+        np.stack([in_their_span(rows) for rows in drawn]), law=Law(SOFTMAX, float(cell["beta"]), 1.0, True),
+        times=np.asarray([float(cell["until"])]), rtol=cell["rtol"], atol=cell["rtol"] / 10, above=cell["level"],
+        within=cell["merging"], angle=cell["merging"],
+    )  # fmt: skip
+    return {
+        "log_time": np.log10(found.gathered_at),
+        "met": np.isfinite(found.gathered_at).astype(float),
+        "left": found.unfinished.astype(float),
+    }
 
 
 def law_in_high_dimension(beta: float, *, tokens: int, level: float) -> float:
@@ -108,7 +79,7 @@ FIXED: dict[str, Any] = {"tokens": 32, "level": 0.999, "until": 1e12, "rtol": 1e
 
 def _cost(cell: Cell) -> float:
     """Measured: more steps the more plateaus there are, and more per step the more dimensions."""
-    return 0.004 * (1 + min(float(cell["beta"]), 24.0) / 2) * (1 + min(int(cell["dim"]), 32) / 4)
+    return 2e-4 * (1 + float(cell["beta"])) * (1 + min(int(cell["dim"]), int(cell["tokens"])) / 8)
 
 
 def _grid(*, betas: tuple[float, ...], dims: tuple[int, ...], seeds: int) -> Grid:
@@ -136,7 +107,7 @@ PRESET = Preset(
     ),
     full=_grid(betas=(0.1, 1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0), dims=(2, 3, 4, 8, 16, 32, 64, 128, 256),
                seeds=128),
-    quick=_grid(betas=(1.0, 2.0, 4.0, 6.0, 8.0, 12.0), dims=(2, 3, 8, 32, 128), seeds=16),
+    quick=_grid(betas=(0.1, 1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0), dims=(2, 3, 8, 32, 128), seeds=64),
     results=(
         Result(
             name="log_time", dims=("seed",), symbol="log10 s", definition="decimal logarithm of the time of consensus",
@@ -144,6 +115,10 @@ PRESET = Preset(
         ),
         Result(
             name="met", dims=("seed",), symbol="met", definition="1 if consensus came by the last time, else 0",
+            lowest=0.0, highest=1.0,
+        ),
+        Result(
+            name="left", dims=("seed",), symbol="left", definition="1 where steps ended before the last time, else 0",
             lowest=0.0, highest=1.0,
         ),
     ),

@@ -12,7 +12,7 @@ from armillary.dynamics.attention import Softmax, Unnormalized
 from armillary.studies.diagram.declaration import Axis, Cell, Finding, Grid, Preset, Result
 from armillary.studies.locking import LOCKED, MET, outcome, released_at
 from armillary.studies.order_statistics import share_interval
-from armillary.studies.starts import attended, uniform_starts
+from armillary.studies.starts import attended, from_angles
 
 if TYPE_CHECKING:
     import xarray
@@ -37,7 +37,7 @@ def measure(cell: Cell, seeds: Sequence[int]) -> dict[str, np.ndarray]:
     """
     beta = float(cell["beta"])
     rule = Softmax(beta) if cell["rule"] == SOFTMAX else Unnormalized(beta)
-    starts = uniform_starts(seeds, tokens=cell["tokens"], dim=2)
+    starts = from_angles(np.stack([_angles(cell, seed) for seed in seeds]))
     times = [0.0, float(cell["until"])]
     last = attended(starts, rule=rule, times=times, rtol=cell["rtol"], angle=cell["merging"]).last.numpy()
     ends = np.arctan2(last[..., 1], last[..., 0])
@@ -45,6 +45,12 @@ def measure(cell: Cell, seeds: Sequence[int]) -> dict[str, np.ndarray]:
     releases = [released_at(a, beta=beta) if end == LOCKED else math.nan for a, end in zip(ends, found, strict=True)]
     return {"locked": (found == LOCKED).astype(float), "untold": np.isnan(found).astype(float),
             "met": (found == MET).astype(float), "release": np.asarray(releases)}  # fmt: skip
+
+
+def _angles(cell: Cell, seed: int) -> np.ndarray:
+    """Independent uniform angles, others in every cell, so that cells may be counted together."""
+    draw = np.random.default_rng([23, seed, int(cell["tokens"]), round(-1e6 * float(cell["beta"]))])
+    return draw.uniform(0, 2 * np.pi, int(cell["tokens"]))
 
 
 def findings(dataset: xarray.Dataset, choices: Mapping[str, Any]) -> list[Finding]:
@@ -112,9 +118,9 @@ PRESET = Preset(
         "published of what lies between. Here random starts are run there, and states that lock deeper down are "
         "followed upward until they let go.",
     ),
-    method="Uniform starts run to s = 300. An end is told for certain or not at all: tokens in an open half circle "
-    "meet; a state that Newton's method finds next to the last one, and whose every mode decays, is locked. Each "
-    "locked state is followed in steps of beta until its slowest mode stops decaying.",
+    method="Uniform starts, drawn anew in every cell, run to s = 300. An end is told for certain or not at all: "
+    "tokens in an open half circle meet; a state that Newton's method finds next to the last one, and whose every "
+    "mode decays, is locked. Each locked state is followed in steps of beta until its slowest mode stops decaying.",
     limits=(
         "Random starts find wide basins: a locked state with a tiny one would be missed. The interval bounds the "
         "chance of a uniform start and nothing else.",

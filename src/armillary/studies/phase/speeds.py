@@ -28,6 +28,7 @@ __all__ = ["HALF", "PRESET", "SCHEMES", "fields", "measure"]
 
 SCHEMES = ("post", "pre", "mix", "peri", "ngpt", "sqrt depth")
 HALF = 0.5
+RESOLVED = 1e-7  # of 1 - c: below it the tolerance of the steps shows
 ORTHONORMAL, UNIFORM = "orthonormal", "uniform"
 
 
@@ -63,9 +64,11 @@ def measure(cell: Cell, seeds: Sequence[int]) -> dict[str, np.ndarray]:
     runs = [flow(field, start, until=times[-1], integrator=integrator, keep=times).states for start in starts]
     apart, radius = _distances(torch.stack(runs))  # one by one, so that no bit depends on what else is in a batch
     halves = np.asarray([_crossing(times, row, 1 - HALF) for row in apart])
-    ends = np.log(apart[:, -2:] / apart[:, -2:].mean())
-    clock = _clock(str(cell["scheme"]), np.asarray(times[-2:]), radius[:, -2:], cell["alpha"])
-    found = {"overlap": 1 - apart, "half_time": halves, "end_exponent": np.diff(ends)[:, 0] / np.diff(clock)[:, 0]}
+    ends = [
+        _end_exponent(str(cell["scheme"]), np.asarray(times), *row, cell["alpha"])
+        for row in zip(apart, radius, strict=True)
+    ]
+    found = {"overlap": 1 - apart, "half_time": halves, "end_exponent": np.asarray(ends)}
     return {name: np.repeat(row, len(seeds), axis=0) if len(row) < len(seeds) else row for name, row in found.items()}
 
 
@@ -88,6 +91,13 @@ def _crossing(times: Sequence[float], apart: Float[np.ndarray, times], level: fl
     k = int(below[0])
     share = math.log(level / apart[k - 1]) / math.log(apart[k] / apart[k - 1])
     return float(times[k - 1] + share * (times[k] - times[k - 1]))
+
+
+def _end_exponent(scheme: str, times: np.ndarray, apart: np.ndarray, radius: np.ndarray, alpha: float) -> float:
+    """Slope of ln(1 - c) in the clock of the law, between two late kept times at which 1 - c is above `RESOLVED`."""
+    k = int(np.flatnonzero(apart > RESOLVED)[-1])
+    clock = _clock(scheme, times[k - 1 : k + 1], radius[k - 1 : k + 1], alpha)
+    return float(math.log(apart[k] / apart[k - 1]) / (clock[1] - clock[0]))
 
 
 def _clock(scheme: str, times: np.ndarray, radius: np.ndarray, alpha: float) -> np.ndarray:
@@ -158,7 +168,7 @@ PRESET = Preset(
         "The table's entry of the end for ngpt is read with its step ratio, e^{-2 α s}.",
     ),
     method="16 tokens, adaptive steps. Distances from consensus are taken from differences of directions, so that they "
-    "keep their digits. The exponent of the end is the slope of ln(1 - c) between the last two kept times, in the "
+    "keep their digits. The exponent of the end is the slope of ln(1 - c) between two late kept times, in the "
     "clock in which the law is a straight line.",
     limits=(
         "A discrete network of these placements follows such a course only for small steps.",
@@ -178,7 +188,7 @@ PRESET = Preset(
         ),
         Result(
             name="end_exponent", dims=("seed",), symbol="p",
-            definition="slope of ln(1 - c) between the last two times in the clock of the law (s, alpha s, sqrt(s + "
+            definition="slope of ln(1 - c) between two late times in the clock of the law (s, alpha s, sqrt(s + "
             "1), or the logarithm of the mean row length)",
         ),
     ),
