@@ -34,8 +34,8 @@ lab: $(READY) ## measure the embedded default model on the default documents; sa
 	echo "Report: $(abspath $(OUT))/report.html" $(if $(findstring --json,$(ARGS)),>&2) ;; esac; \
 	test $$code -eq 5 || exit $$code  # 5 is done, with documents skipped
 
-test: $(READY_DEV) ## the tests
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(READY_DEV) ## the tests, whole files side by side on up to four cores
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 check: lint types contracts ## lint, types and import contracts
 
