@@ -222,6 +222,10 @@ _PUBLIC = {
     "Regularizer": "armillary.training.regularizer",
     "penalty_cost": "armillary.training.regularizer",
     "GuardedSteps": "armillary.training.loop",
+    "Initialized": "armillary.training.recipe",
+    "RECIPES": "armillary.training.recipes",
+    "parse_recipe": "armillary.training.recipes",
+    "wide_decoder": "armillary.training.prediction",
     "Plan": "armillary.studies.plan",
     "default_measurements": "armillary.studies.plan",
     "Backend": "armillary.studies.backend",
@@ -455,6 +459,10 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.training.penalties import variance_penalty as variance_penalty
     from armillary.training.penalty import Penalty as Penalty
     from armillary.training.penalty import penalty as penalty
+    from armillary.training.prediction import wide_decoder as wide_decoder
+    from armillary.training.recipe import Initialized as Initialized
+    from armillary.training.recipes import RECIPES as RECIPES
+    from armillary.training.recipes import parse_recipe as parse_recipe
     from armillary.training.regularizer import Regularizer as Regularizer
     from armillary.training.regularizer import penalty_cost as penalty_cost
     from armillary.training.tapping import tap as tap

@@ -13,7 +13,15 @@ from armillary.errors import UnsupportedModelError
 from armillary.models.anatomy import Decoder
 from armillary.models.norming import epsilon_of
 
-__all__ = ["PlainAttention", "PlainBlock", "PlainNorm", "PlainWeights", "plain_weights", "without_plain_form"]
+__all__ = [
+    "PlainAttention",
+    "PlainBlock",
+    "PlainNorm",
+    "PlainWeights",
+    "attention_matrices",
+    "plain_weights",
+    "without_plain_form",
+]
 
 GROWING_ROTATIONS = ("dynamic", "longrope")
 """Kinds of rotary positions whose frequencies depend on how long the document is."""
@@ -161,6 +169,26 @@ def _block(decoder: Decoder, layer: int) -> PlainBlock:
         attention_norm=_norm(decoder, None if row.attention_norm is None else block.get_submodule(row.attention_norm)),
         mlp_norm=_norm(decoder, None if row.mlp_norm is None else block.get_submodule(row.mlp_norm)),
     )
+
+
+def attention_matrices(decoder: Decoder, layer: int) -> PlainAttention:
+    """The matrices of one attention sublayer, whatever else acts on scores or stream: views into the weights.
+
+    What is written into a matrix is written into the decoder.
+
+    Args:
+        decoder: The decoder.
+        layer: Block 1..L.
+
+    Raises:
+        UnsupportedModelError: Its projections lie in no modules that are known.
+    """
+    if _projections(decoder.attention(layer)) is None:
+        raise UnsupportedModelError(
+            f"Argument `decoder` must have an attention whose projections are known, but in {decoder.facts.name} they "
+            "lie in no modules that are. Leave out what changes or reads its matrices."
+        )
+    return _attention(decoder, layer)
 
 
 def _attention(decoder: Decoder, layer: int) -> PlainAttention:
