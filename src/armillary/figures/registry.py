@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from armillary.errors import ArgumentError
 from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Drawing
+from armillary.figures.ladder_reading import LadderReading
 from armillary.figures.plain_diagram import plain_figure
 from armillary.figures.reading import Reading
 from armillary.figures.run import Run
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
 __all__ = [
     "DiagramFigureFunction",
     "FigureFunction",
+    "LadderFigureFunction",
     "RunFigureFunction",
     "drawings",
     "figure",
     "figure_names",
     "figure_of_diagram",
+    "figure_of_ladder",
     "figure_of_run",
     "reading_of",
 ]
@@ -36,9 +39,11 @@ __all__ = [
 FigureFunction = Callable[[Reading], Drawing | None]
 RunFigureFunction = Callable[[Run], Drawing | None]
 DiagramFigureFunction = Callable[[DiagramReading], Drawing | None]
+LadderFigureFunction = Callable[[LadderReading], Drawing | None]
 
 _FIGURES: dict[str, FigureFunction] = {}
 _OF_RUNS: dict[str, RunFigureFunction] = {}
+_OF_LADDERS: dict[str, LadderFigureFunction] = {}
 _OF_DIAGRAMS: dict[str, tuple[str, tuple[str, ...], DiagramFigureFunction]] = {}
 """For each figure of a diagram the preset it belongs to, and the results that it shows."""
 
@@ -47,11 +52,15 @@ def reading_of(source: Record | Reading) -> Reading:
     """A record as the figures of its kind see it; a reading is handed on as it is.
 
     Args:
-        source: a record of a laboratory, of captured states, of a simulation or of a diagram; or a reading of one.
+        source: a record of a laboratory, captured states, a simulation, a diagram or a ladder; or a reading of one.
     """
     if isinstance(source, Reading):
         return source
-    kinds: dict[str, type[Reading]] = {"simulation": Run, "phase": DiagramReading}
+    kinds: dict[str, type[Reading]] = {
+        "simulation": Run,
+        "phase": DiagramReading,
+        "resistance": LadderReading,
+    }
     return kinds.get(str(source.study.get("kind")), Reading)(source)
 
 
@@ -78,6 +87,19 @@ def figure_of_run(function: RunFigureFunction) -> RunFigureFunction:
         ArgumentError: another figure has that name.
     """
     _OF_RUNS[_own_name(function)] = function
+    return function
+
+
+def figure_of_ladder(function: LadderFigureFunction) -> LadderFigureFunction:
+    """Mark a function as a figure of ladders; its name is the figure's name.
+
+    Args:
+        function: takes a `LadderReading`; returns a `Drawing`, or None where the record lacks what it shows.
+
+    Raises:
+        ArgumentError: another figure has that name.
+    """
+    _OF_LADDERS[_own_name(function)] = function
     return function
 
 
@@ -125,6 +147,8 @@ def drawings(reading: Reading) -> dict[str, Drawing]:
     result = {}
     if isinstance(reading, DiagramReading):
         made = _of_diagram(reading)
+    elif isinstance(reading, LadderReading):
+        made = {name: function(reading) for name, function in sorted(_OF_LADDERS.items())}
     elif isinstance(reading, Run):
         made = {name: function(reading) for name, function in sorted(_OF_RUNS.items())}
     else:
@@ -153,7 +177,7 @@ def _of_diagram(reading: DiagramReading) -> dict[str, Drawing | None]:
 def _own_name(function: Callable[..., Drawing | None]) -> str:
     """The name of a figure function, unless another module's figure has it."""
     of_diagrams = {name: one[-1] for name, one in _OF_DIAGRAMS.items()}
-    every: dict[str, Callable[..., Drawing | None]] = {**_FIGURES, **_OF_RUNS, **of_diagrams}
+    every: dict[str, Callable[..., Drawing | None]] = {**_FIGURES, **_OF_RUNS, **_OF_LADDERS, **of_diagrams}
     known = every.get(function.__name__)
     if known is not None and known.__module__ != function.__module__:
         raise ArgumentError(

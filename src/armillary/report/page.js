@@ -203,7 +203,7 @@
   }
 
   function Figure(name, node) {
-    this.spec = figures[name]; this.node = node; this.hidden = {}; this.swatches = [];
+    this.spec = figures[name]; this.node = node; this.hidden = {}; this.swatches = []; this.items = [];
     this.plot = node.querySelector(".plot"); this.choice = this.spec.controls.map(function (c) { return c.start; });
     this.controls(); this.legend(); this.draw();
   }
@@ -256,6 +256,7 @@
           var drawn = document.createElement("span");
           drawn.className = "swatch"; self.swatches.push({node: drawn, curve: c});
           item.type = "button"; item.appendChild(drawn); label.textContent = c.name; item.appendChild(label);
+          self.items.push({node: item, name: c.name});
           item.setAttribute("aria-pressed", "true"); item.title = "show or hide";
           item.addEventListener("click", function () {
             self.hidden[c.name] = !self.hidden[c.name];
@@ -270,6 +271,8 @@
 
   Figure.prototype.draw = function (width) {
     this.recolor();
+    var now = this.curves();  // a legend names what is drawn now
+    this.items.forEach(function (one) { one.node.hidden = !now[one.name]; });
     var hidden = this.hidden, drawn = plot(this.spec, this.panels(), width || this.plot.clientWidth || 900);
     drawn.data.forEach(function (t) { if (hidden[t.meta]) { t.visible = false; } });
     Plotly.react(this.plot, drawn.data, drawn.layout, {displaylogo: false, displayModeBar: false, doubleClick: "reset", plotlyServerURL: ""});
@@ -277,7 +280,15 @@
 
   /* Swatches of the legend in the colors of the page as it is now. */
   Figure.prototype.recolor = function () {
-    this.swatches.forEach(function (one) { one.node.innerHTML = swatch(one.curve); });
+    var now = this.curves();
+    this.swatches.forEach(function (one) { one.node.innerHTML = swatch(now[one.curve.name] || one.curve); });
+  };
+
+  /* The curves of the view that is chosen, by name. */
+  Figure.prototype.curves = function () {
+    var found = {};
+    this.panels().forEach(function (panel) { panel.curves.forEach(function (c) { found[c.name] = c; }); });
+    return found;
   };
 
   looked();

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Drawing
+from armillary.figures.ladder_reading import LadderReading
 from armillary.figures.reading import Reading
 from armillary.figures.registry import drawings, reading_of
 from armillary.figures.run import Run
 from armillary.report.attention import attention
 from armillary.report.basis import statement
+from armillary.report.climbed import ladder_page
 from armillary.report.diagrammed import diagram_page
 from armillary.report.limits import limits
 from armillary.report.markup import Markup, element, join
@@ -93,6 +95,8 @@ def write_report(record: Record | Reading, path: str | Path) -> Path:
     reading = reading_of(record)
     if isinstance(reading, DiagramReading):
         return written(diagram_page(reading), path)
+    if isinstance(reading, LadderReading):
+        return written(ladder_page(reading), path)
     return written(simulation_page(reading) if isinstance(reading, Run) else page(reading), path)
 
 

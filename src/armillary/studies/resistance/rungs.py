@@ -116,6 +116,9 @@ class Rung(Protocol):
     def lacks(self, decoder: Decoder) -> str:
         """Why it does not apply to a decoder; empty where it does."""
 
+    def as_choices(self) -> dict[str, Any]:
+        """What is recorded of it."""
+
     def opened(self, workshop: Workshop) -> Any:
         """A context in which documents can pass; yields a `Pass` and a sentence that says what it is."""
 

@@ -39,6 +39,7 @@ from armillary.studies.finite import require_finite
 from armillary.studies.origin import origin, processor, versions
 from armillary.studies.plan import GROUPS, TAPS
 from armillary.studies.resistance.calibrating import Reader, pace_of
+from armillary.studies.resistance.cost import cost
 from armillary.studies.resistance.ladder import chosen_rungs
 from armillary.studies.resistance.numbers import (
     AFTER_BLOCKS,
@@ -167,7 +168,7 @@ class Resistance:
             "rungs": {
                 rung.name: {
                     "label": rung.label, "level": rung.level, "neighbor": rung.neighbor, "change": rung.change,
-                    **rung.as_choices(),  # type: ignore[attr-defined]
+                    **rung.as_choices(),
                 }
                 for rung in self.climbed
             },
@@ -221,6 +222,10 @@ class Resistance:
                 attrs={"layers": self.decoder.facts.layers, "width": width, "tokens_per_document": tokens},
             )
         )
+
+    def cost(self) -> dict[str, Any]:
+        """What a run would take, estimated from one document; nothing is written."""
+        return cost(self)
 
     def workshop(self) -> Workshop:
         """What all rungs share."""

@@ -1,0 +1,176 @@
+"""`armillary resist`: the ladder from identity matrices to a decoder, climbed from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from armillary.cli import terminal
+from armillary.cli.corpus import Corpus
+from armillary.cli.options import LARGEST_SEED, AsJson, Quiet
+from armillary.cli.report import drawn
+from armillary.cli.source import AllowPickle, Device, Dtype, Model, Revision, Source, Tokenizer, TrustRemoteCode
+from armillary.cli.study import layer_ranges, require_interval
+from armillary.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from armillary.records.record import Record
+    from armillary.studies.resistance.study import Resistance
+
+__all__ = ["resist"]
+
+RUNGS = "idealized, attention, mlp, equal, decoder, or names of rungs (--dry-run lists them); separated by commas."
+
+
+def resist(
+    model: Model = None,
+    revision: Revision = None,
+    tokenizer: Tokenizer = None,
+    device: Device = "cpu",
+    dtype: Dtype = "float32",
+    allow_pickle: AllowPickle = False,
+    trust_remote_code: TrustRemoteCode = False,
+    documents: Annotated[
+        Path | None,
+        typer.Option(help="Folder of text files, one text file, or a table. Default: texts that Python carries."),
+    ] = None,
+    genre: Annotated[
+        str | None,
+        typer.Option(help="Without --documents: reference (the default) or docstrings. With them: in words."),
+    ] = None,
+    max_documents: Annotated[int, typer.Option(min=1, help="How many documents.")] = 32,
+    max_tokens: Annotated[int, typer.Option(min=4, help="Tokens of each document.")] = 256,
+    rungs: Annotated[list[str] | None, typer.Option(help=f"Which rungs: {RUNGS} Default: all that apply.")] = None,
+    layers: Annotated[str | None, typer.Option(help="Measured layers, such as 0,5,10-30. Default: all.")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED // 2, help="Of resampling and of drawn matrices.")] = 0,
+    level: Annotated[float, typer.Option(help="Coverage of the intervals, between 0 and 1.")] = 0.95,
+    chunk: Annotated[int, typer.Option(min=1, help="Documents in one pass: what a stopped run loses at most.")] = 4,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be measured, in what time; no record.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="New folder for the record.")] = Path("records/resistance"),
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Ask whether training resists clustering.
+
+    Identity, random and trained matrices, with and without MLP, norm, mask and positions, and the decoder itself, all
+    on the same documents; and by how much each sublayer changes the alignment of tokens. A stopped run goes on when
+    the same command is given again.
+    """
+    from armillary.records.record import Record
+
+    require_interval(level=level, documents=max_documents)
+    ranges = layer_ranges(layers)
+    if not dry_run:
+        Record.require_new(out)
+    source = Source(
+        model=model, revision=revision, tokenizer=tokenizer, device=device, dtype=dtype, allow_pickle=allow_pickle,
+        trust_remote_code=trust_remote_code,
+    )  # fmt: skip
+    corpus = Corpus(documents, genre, None, "text", None, "truncate")
+    with terminal.interruptible(out):
+        study = _study(
+            source, corpus, max_documents=max_documents, max_tokens=max_tokens, rungs=rungs,
+            layers=None if ranges is None else sorted({layer for one in ranges for layer in one}), seed=seed,
+            level=level, chunk=chunk,
+        )  # fmt: skip
+        if dry_run:
+            _print_estimate(study, as_json=as_json)
+            return
+        with terminal.progress("climbing", quiet=quiet) as told:
+            record = study.run(out, progress=told, notice=None if quiet else terminal.notice)
+        if as_json:  # before anything is drawn: numbers do not wait for pictures
+            terminal.print_json(_summary(record))
+        page = drawn(record, quiet=quiet)
+    if not quiet and not as_json:
+        _closing_words(record, page)
+    if record.provenance["documents"]["skipped"]:
+        raise typer.Exit(terminal.DONE_WITH_SKIPS)
+
+
+def _study(
+    source: Source, corpus: Corpus, *, max_documents: int, max_tokens: int, rungs: list[str] | None,
+    layers: list[int] | None, seed: int, level: float, chunk: int,
+) -> Resistance:  # fmt: skip
+    from armillary.studies.resistance.study import Resistance
+
+    decoder = source.load()
+    if decoder.tokenizer is None:
+        raise ArgumentError(
+            f"Argument `--model` must hold a tokenizer that cuts the documents, but {decoder.facts.name} holds none. "
+            "Put its tokenizer.json beside the weights, or name one with `--tokenizer`."
+        )
+    evaluation = corpus.evaluation(decoder, limit=max_documents, tokens=max_tokens)
+    calibration = corpus.calibration(decoder, evaluation)
+    if calibration is None:
+        raise ArgumentError(
+            "Argument `--documents` must leave at least two documents beyond those that are measured, which name rogue "
+            f"coordinates and the pace of the decoder, but after {len(evaluation)} there are none. Lower "
+            "--max-documents, or add documents."
+        )
+    named = None if rungs is None else [one.strip() for text in rungs for one in text.split(",")]
+    return Resistance(decoder, evaluation, calibration, rungs=named, layers=layers, level=level, seed=seed, chunk=chunk)
+
+
+def _print_estimate(study: Resistance, *, as_json: bool) -> None:
+    content = study.cost()
+    if as_json:
+        terminal.print_json(content)
+        return
+    for name, value in content.items():
+        if isinstance(value, dict):
+            typer.echo(f"{name.replace('_', ' ')}:" + ("" if value else " none"))
+            for key, words in value.items():
+                typer.echo(f"  {key}: {words}")
+        else:
+            typer.echo(f"{name.replace('_', ' ').replace(' mib', ', MiB')}: {value}")
+
+
+def _summary(record: Record) -> dict[str, Any]:
+    from armillary.studies.resistance.verdict import verdict
+
+    def strict(value: float) -> float | None:
+        return value if value == value and abs(value) != float("inf") else None
+
+    found = []
+    for one in verdict(record):
+        number = one.estimate
+        found.append(
+            {
+                "name": one.name, "question": one.question, "answer": one.answer, "shows": one.shows,
+                "not_shown": one.not_shown,
+                "estimate": None if number is None else {
+                    "value": strict(number.value), "low": strict(number.low), "high": strict(number.high),
+                    "level": number.level, "members": number.members, "unit": number.unit,
+                },
+            }
+        )  # fmt: skip
+    return {
+        "model": record.provenance["decoder"],
+        "token_hash": record.provenance["documents"]["token_hash"],
+        "reproduction": record.provenance["reproduction"],
+        "left_out": record.study["left_out"],
+        "verdict": found,
+        "measurements_hash": record.measurements_hash,
+        "measurements": record.rows(),
+    }
+
+
+def _closing_words(record: Record, page: Path) -> None:
+    from armillary.studies.resistance.verdict import verdict
+
+    documents, proof = record.provenance["documents"], record.provenance["reproduction"]
+    typer.echo(
+        f"{record.provenance['decoder']['name']}: {len(documents['titles'])} documents, {len(record.study['rungs'])} "
+        f"rungs, token hash {documents['token_hash'][:12]}"
+    )
+    if "largest_relative_departure" in proof:
+        typer.echo(f"rebuilt {proof['rebuilt']}: within {proof['largest_relative_departure']:.1e} of its own states")
+    for one in verdict(record):
+        typer.echo(f"- {one}")
+    for name, why in record.study["left_out"].items():
+        typer.echo(f"left out {name}: {why}")
+    typer.echo(f"record: {record.path}\nreport: {page}")

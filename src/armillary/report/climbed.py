@@ -1,0 +1,275 @@
+"""The page of a ladder: the verdict in words, the ladder with its contrasts, the budget, and paths of tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from armillary.errors import ArmillaryError
+from armillary.estimates import METHOD, MINIMUM_MEMBERS, Estimate
+from armillary.figures.ladder_reading import LadderReading
+from armillary.figures.registry import drawings
+from armillary.report.markup import Markup, element, facts, interval, join, paragraph, table
+from armillary.report.provenance import flattened
+from armillary.report.template import assembled, laid_out
+from armillary.studies.resistance.budget import COUNTED
+from armillary.studies.resistance.verdict import HEADLINE, Finding, difference, trained_minus_initial, verdict
+
+__all__ = ["ladder_page"]
+
+Content = Callable[[LadderReading], Markup]
+
+SECTIONS: tuple[tuple[str, str, str, tuple[str | Content, ...]], ...] = (
+    ("verdict", "The verdict, finding by finding", "Verdict", (lambda reading: _findings(reading),)),
+    ("ladder", "The ladder", "Ladder", ("ladder", lambda reading: _contrasts(reading))),
+    ("budget", "The clustering budget", "Budget", ("budget_bars", "budget_sums", lambda reading: _totals(reading))),
+    ("initial", "Trained minus initial", "Initial", (lambda reading: _initial(reading),)),
+    ("paths", "Representation drift", "Drift", ("paths",)),
+    ("left-out", "Rungs that do not apply", "Left out", (lambda reading: _left_out(reading),)),
+    ("limits", "What these numbers do not show", "Limits", (lambda reading: _limits(reading),)),
+    ("methods", "Methods", "Methods", (lambda reading: _methods(reading), lambda reading: _definitions(reading))),
+    ("provenance", "Provenance", "Provenance", (lambda reading: _provenance(reading),)),
+)
+
+
+def ladder_page(reading: LadderReading) -> str:
+    """The page as HTML.
+
+    Args:
+        reading: the record's reading.
+    """
+    drawn = drawings(reading)
+    placed = {item for *_, items in SECTIONS for item in items if isinstance(item, str)}
+    further = ("further", "Further figures", "Further", tuple(name for name in drawn if name not in placed))
+    sections, links = laid_out(
+        (anchor, title, short, [drawn.get(item) if isinstance(item, str) else item(reading) for item in items])
+        for anchor, title, short, items in (*SECTIONS[:-4], further, *SECTIONS[-4:])
+    )
+    contents = join([element("li", element("a", "Answer", href="#answer")), links])
+    name = str(reading.study["model"]["name"])
+    return assembled(
+        f"Does training resist clustering: {name}", join([_head(reading, name), sections]), contents, drawn
+    )
+
+
+def _head(reading: LadderReading, name: str) -> Markup:
+    header = element(
+        "header",
+        element("p", "Resistance report · from identity matrices to the decoder", class_="kind"),
+        element("h1", f"Does training resist clustering? {name}"),
+        element(
+            "p",
+            f"{len(reading.documents)} documents of {reading.dataset.attrs['tokens_per_document']} tokens, "
+            f"{len(reading.conditions)} rungs",
+            class_="model",
+        ),
+    )
+    noscript = Markup(
+        "<noscript><p>The figures of this page are drawn by a script inside it; without scripts read the "
+        "tables.</p></noscript>"
+    )
+    said = [paragraph(element("strong", one.question), " ", _sentence(one)) for one in _first(reading)]
+    content = element("div", *said, class_="answer")
+    return join([header, element("section", content, _flag(reading), noscript, id="answer")])
+
+
+def _first(reading: LadderReading) -> list[Finding]:
+    """The findings that the page begins with."""
+    wanted = ("budget of attention", "budget of mlp", "all MLPs removed", "trained minus initial")
+    return [one for one in verdict(reading.record) if any(one.name.startswith(name) for name in wanted)]
+
+
+def _sentence(one: Finding) -> Markup:
+    number = "" if one.estimate is None else join([" ", _number(one.estimate)])
+    return join([one.shows, number, "."])
+
+
+def _number(one: Estimate) -> Markup:
+    return interval((one.value, one.low, one.high, one.members), one.level)
+
+
+def _flag(reading: LadderReading) -> Markup:
+    if len(reading.documents) >= MINIMUM_MEMBERS:
+        return Markup("")
+    words = (
+        f"Only {len(reading.documents)} documents: below {MINIMUM_MEMBERS} an interval may be far too wide or too "
+        "narrow. Measure more before you quote it."
+    )
+    return element("div", paragraph(words), class_="flag", role="note")
+
+
+def _findings(reading: LadderReading) -> Markup:
+    rows = [
+        [one.question, one.answer, _sentence(one), f"Not shown: {one.not_shown}"] for one in verdict(reading.record)
+    ]
+    words = (
+        "Every sentence is made from the record. “Not resolved” stands where the interval reaches across zero or is "
+        "not bounded; “alike” where the whole interval lies within 0.05 of zero. Numbers are mean overlaps, first "
+        "token left out, rows normalized. An energy need not rise here: the theorem that says so has no mask and "
+        "values equal to keys, and neither holds in a decoder."
+    )
+    return join([paragraph(words), table("Findings.", ["question", "answer", "shown", "not shown"], rows)])
+
+
+def _contrasts(reading: LadderReading) -> Markup:
+    """Every rung minus its neighbor at three depths."""
+    depths = _depths(reading)
+    rows = []
+    for name in reading.conditions:
+        neighbor = str(reading.rungs[name]["neighbor"])
+        if not neighbor or neighbor not in reading.conditions:
+            continue
+        cells = []
+        for layer in depths:
+            try:
+                cells.append(_number(difference(reading.record, name, neighbor, layer, HEADLINE)))
+            except ArmillaryError:
+                cells.append(Markup('<span class="undefined">undefined</span>'))
+        rows.append([f"{reading.label(name)} ({name})", f"{reading.rungs[name]['change']} (minus {neighbor})", *cells])
+    if not rows:
+        return Markup("")
+    heads = ["rung", "what differs from its neighbor", *(f"block {layer}" for layer in depths)]
+    caption = "Each rung minus its neighbor, paired by document: mean overlap, rows normalized, first token left out."
+    return table(caption, heads, rows)
+
+
+def _totals(reading: LadderReading) -> Markup:
+    """Summed shares of every rung that has both sublayers."""
+    rows = []
+    for name in reading.conditions:
+        for measurement, preparation, tokens, words in COUNTED:
+            budget = reading.budget(name, measurement, preparation, tokens)
+            if budget is None or not any((budget.shares[part] != 0).any() for part in ("attention", "mlp")):
+                continue
+            cells = []
+            for part in ("attention", "mlp"):
+                total, (up, blocks) = budget.total(part), budget.signs(part)
+                count = f" up in {up} of {len(budget.shares[part])} documents, {blocks} of {len(budget.layers)} blocks"
+                cells.append(join([_number(total), element("small", count)]))
+            rows.append([f"{reading.label(name)}", words, *cells])
+    if not rows:
+        return Markup("")
+    caption = "Shares summed over all measured blocks, with intervals over documents."
+    inner = table(caption, ["rung", "number", "attention", "MLP"], rows)
+    return element("details", element("summary", "Summed shares of every rung"), inner)
+
+
+def _initial(reading: LadderReading) -> Markup:
+    """Trained minus fresh at every measured layer, documents and seeds resampled."""
+    found = []
+    for recipe in ("released", "library"):
+        rows = []
+        for layer in reading.layers:
+            try:
+                rows.append([f"{layer}", _number(trained_minus_initial(reading.record, recipe, layer, HEADLINE))])
+            except (ArmillaryError, ValueError):
+                break
+        if rows:
+            caption = (
+                f"Trained minus initial, {recipe} recipe: mean overlap; the interval resamples documents and seeds."
+            )
+            found.append(
+                element("details", element("summary", f"{recipe} recipe"), table(caption, ["layer", ""], rows))
+            )
+    if not found:
+        return Markup("")
+    words = (
+        "The sign of trained minus initial depends on the spread of the fresh weights, so both recipes stand here. The "
+        "decoder's own first weights are not known; only decoders trained here can be subtracted from themselves."
+    )
+    return join([paragraph(words), *found])
+
+
+def _left_out(reading: LadderReading) -> Markup:
+    left = dict(reading.study.get("left_out") or {})
+    if not left:
+        return Markup("")
+    return table(
+        "Rungs that do not apply to this decoder.", ["rung", "why"], [[name, why] for name, why in left.items()]
+    )
+
+
+def _limits(reading: LadderReading) -> Markup:
+    genre = str((reading.study.get("documents") or {}).get("genre") or "one kind of text")
+    points = (
+        ("One genre.", f"The documents are {genre}. Intervals speak for texts of that kind, drawn like these."),
+        (
+            "The sphere is an idealization.",
+            "Rungs built from matrices keep directions only. The decoder's stream has lengths, and a massive first "
+            "token; what a rung shows of matrices it shows on the sphere.",
+        ),
+        (
+            "Steps decide.",
+            "Rungs were climbed with the decoder's own mean angle at each sublayer and, where named so, with equal "
+            "steps. Another map from depth to time gives other curves.",
+        ),
+        (
+            "Overlap is not consensus of meaning.",
+            "Much of the alignment of a trained decoder is an offset in a few coordinates; read every overlap beside "
+            "the one without rogue coordinates and beside the centered participation rank.",
+        ),
+        (
+            "Random matrices are one draw.",
+            "Gaussian and fresh rungs on the sphere were drawn once; only the fresh decoders have several seeds.",
+        ),
+    )
+    return element("ul", *(element("li", element("strong", head), " ", text) for head, text in points), class_="limits")
+
+
+def _methods(reading: LadderReading) -> Markup:
+    study = reading.study
+    proof = dict(reading.provenance.get("reproduction") or {})
+    apart = proof.get("largest_relative_departure")
+    rebuilt = (
+        f"The decoder was rebuilt from its matrices ({proof['rebuilt']}); the largest departure of a row from its own "
+        f"states was {apart:.1e} of its length."
+        if apart is not None
+        else "No rung was built from matrices."
+    )
+    said = (
+        f"{len(reading.documents)} documents of {reading.dataset.attrs['tokens_per_document']} tokens passed through "
+        f"{len(reading.conditions)} rungs. {rebuilt} Rogue coordinates are the {study['rogue_coordinates']} that carry "
+        f"most of the mean overlap at each tap of each rung, named by {study['calibration']['count']} other documents, "
+        "from which the pace of the decoder's sublayers was taken too. Intervals: "
+        f"{100 * reading.level:g}% {METHOD}, {reading.resamples} resamples of whole documents (seed {reading.seed}). "
+        f"Groups: {study['grouping']}."
+    )
+    rows = [[name, str(one["label"])] for name, one in reading.rungs.items()]
+    every = element("details", element("summary", "Every rung"), table("Rungs.", ["name", "what it is"], rows))
+    return join([element("blockquote", paragraph(said), class_="methods"), every])
+
+
+def _definitions(reading: LadderReading) -> Markup:
+    rows = []
+    for name in reading.dataset.data_vars:
+        held = reading.dataset[name].attrs
+        if "symbol" in held:
+            rows.append(
+                [str(name), *(str(held.get(key, "")) for key in ("symbol", "definition", "source", "undefined"))]
+            )
+    return table("Definitions.", ["number", "symbol", "definition", "source", "undefined"], rows)
+
+
+def _provenance(reading: LadderReading) -> Markup:
+    origin = dict(reading.provenance)
+    told = ("conditions", "promises", "versions", "documents", "calibration", "reproduction", "timings")
+    single = {name: value for name, value in origin.items() if name not in told}
+    documents = dict(origin.get("documents") or {})
+    kept = {name: documents.get(name) for name in ("source", "rule", "token_hash")}
+    choices = json.dumps(reading.study, indent=1, ensure_ascii=False, default=str)
+    return join(
+        [
+            facts("Record", flattened({**single, "hash of the measurements": reading.digest})),
+            facts("Documents", flattened(kept)),
+            facts("Versions", flattened(origin.get("versions") or {})),
+            facts("Seconds", flattened(origin.get("timings") or {})),
+            element("details", element("summary", "Every choice of the study"), element("pre", choices)),
+        ]
+    )
+
+
+def _depths(reading: LadderReading) -> tuple[int, ...]:
+    """Measured layers nearest to a third, two thirds and all of the depth."""
+    last = int(reading.dataset.attrs["layers"])
+    near = (min(reading.layers, key=lambda layer: abs(layer - last * share)) for share in (1 / 3, 2 / 3, 1.0))
+    return tuple(dict.fromkeys(near))

@@ -1,0 +1,127 @@
+"""`armillary resist` and its page: what is written, said and refused, on a tiny decoder."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import tiny
+from typer.testing import CliRunner
+
+import armillary as am
+from armillary.cli import app
+from armillary.errors import UnsoundError
+from armillary.studies.resistance.crossed import crossed_estimate
+from armillary.studies.resistance.verdict import difference, trained_minus_initial, verdict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RUNGS = "trained,ablated-mlp,initial-released-seed0,initial-released-seed1,initial-released-seed2,identity,trained-qk"
+RUNGS += ",trained-qkvo,gaussian,trained-qkvo-mlp,shuffled"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.saved(tiny.tiny_llama(layers=3), tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("texts")
+    draw = np.random.default_rng(0)
+    for number in range(12):
+        words = " ".join("".join(draw.choice(list("abcdefgh"), 5)) for _ in range(12))
+        (folder / f"{number:02d}.txt").write_text(words)
+    return folder
+
+
+def options(model: Path, texts: Path, *more: str) -> list[str]:
+    where = ["resist", "--model", str(model), "--documents", str(texts)]
+    return [*where, "--max-documents", "4", "--max-tokens", "12", "--rungs", RUNGS, *more]
+
+
+@pytest.fixture(scope="module")
+def run(model: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    out = tmp_path_factory.mktemp("resist") / "record"
+    return CliRunner().invoke(app, options(model, texts, "--out", str(out), "--json"), catch_exceptions=False), out
+
+
+def test_the_command_leaves_a_record_with_its_page_and_says_the_verdict_as_strict_json(run: tuple[Any, Path]) -> None:
+    result, out = run
+    assert result.exit_code == 0
+    said = json.loads(result.stdout)
+    assert {one["name"] for one in said["verdict"]} >= {"budget of attention", "budget of mlp", "all MLPs removed"}
+    assert said["reproduction"]["largest_relative_departure"] < 1e-4
+    assert said["measurements_hash"] == am.Record.open(out).measurements_hash
+    page = (out / "report.html").read_text()
+    for words in ("Does training resist clustering?", "The clustering budget", "Each rung minus its neighbor"):
+        assert words in page
+    assert {path.stem for path in (out / "figures").glob("*.svg")} >= {"ladder", "budget_bars", "budget_sums", "paths"}
+
+
+def test_a_dry_run_names_rungs_seconds_and_memory_and_writes_nothing(model: Path, texts: Path, tmp_path: Path) -> None:
+    asked = options(model, texts, "--out", str(tmp_path / "none"), "--dry-run", "--json")
+    said = json.loads(CliRunner().invoke(app, asked, catch_exceptions=False).stdout)
+    assert "trained-qkvo" in said["rungs"]
+    assert said["estimated_seconds_on_one_core"] >= 0
+    assert said["beyond_the_model_mib"] > 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_finding_says_what_it_does_not_show_and_none_contradicts_its_interval(run: tuple[Any, Path]) -> None:
+    for one in verdict(am.Record.open(run[1])):
+        assert one.not_shown
+        assert one.estimate is not None
+        if one.answer == "higher":
+            assert one.estimate.low > 0
+        elif one.answer == "lower":
+            assert one.estimate.high < 0
+        elif one.answer == "alike":
+            assert max(abs(one.estimate.low), abs(one.estimate.high)) <= 0.05
+
+
+def test_contrasts_are_paired_by_document(run: tuple[Any, Path]) -> None:
+    record = am.Record.open(run[1])
+    number = ("mean_overlap", "normalize", "without_first")
+    found = difference(record, "ablated-mlp", "trained", 3, number)
+    course = record.dataset["mean_overlap"].sel(layer=3, tap="block", tokens="without_first", preparation="normalize")
+    apart = (course.sel(condition="ablated-mlp") - course.sel(condition="trained")).values
+    assert found.value == pytest.approx(apart.mean(), abs=1e-12)
+    same = am.estimates.estimate(apart, level=0.95, resamples=2000, seed=0)
+    assert (found.low, found.high) == (same.low, same.high)
+
+
+def test_trained_minus_initial_resamples_seeds_besides_documents(run: tuple[Any, Path]) -> None:
+    record = am.Record.open(run[1])
+    number = ("mean_overlap", "normalize", "without_first")
+    found = trained_minus_initial(record, "released", 2, number)
+    alone = difference(record, "trained", "initial-released-seed0", 2, number)
+    assert "3 seeds" in found.unit
+    assert found.high - found.low > 0
+    assert found.members == alone.members == 4
+
+
+def test_intervals_over_documents_and_seeds_cover_at_their_level() -> None:
+    draw, inside = np.random.default_rng(1), 0
+    for _ in range(300):
+        values = draw.normal(size=(12, 1)) + draw.normal(size=(1, 3)) + 0.5 * draw.normal(size=(12, 3))
+        found = crossed_estimate(values, level=0.9, resamples=400, seed=0)
+        inside += found.low <= 0 <= found.high
+    assert 0.86 <= inside / 300 <= 0.98
+
+
+def test_documents_alone_would_not_cover_what_seeds_add() -> None:
+    draw, inside = np.random.default_rng(1), 0
+    for _ in range(200):
+        values = draw.normal(size=(12, 1)) + draw.normal(size=(1, 3)) + 0.5 * draw.normal(size=(12, 3))
+        found = am.estimates.estimate(values.mean(axis=1), level=0.9, resamples=400, seed=0)
+        inside += found.low <= 0 <= found.high
+    assert inside / 200 < 0.8
+
+
+def test_two_seeds_are_refused() -> None:
+    with pytest.raises(UnsoundError, match="3 seeds"):
+        crossed_estimate(np.zeros((4, 2)), level=0.9, resamples=400, seed=0)
