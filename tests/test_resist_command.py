@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import tiny
 from typer.testing import CliRunner
 
 import armillary as am
+import tiny
 from armillary.cli import app
 from armillary.errors import UnsoundError
 from armillary.studies.resistance.crossed import crossed_estimate
