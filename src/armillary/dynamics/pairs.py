@@ -357,4 +357,4 @@ def numbers_of(law: Law) -> tuple[int, float, float, float]:
         law: What moves the tokens.
     """
     shift = 1.0 if law.shifted or law.rule != UNNORMALIZED else math.exp(-abs(law.beta))
-    return law.rule, law.beta, law.factor, shift
+    return law.rule, float(law.beta), float(law.factor), shift  # of one type each: another would be compiled anew
