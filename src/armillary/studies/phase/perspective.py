@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from armillary.estimates import estimate
+from armillary.estimates import estimate, intervals
 from armillary.oracles.overlap import merge_time
 from armillary.studies.diagram.declaration import SEED, Axis, Cell, Finding, Grid, Preset, Result
 
@@ -22,7 +22,10 @@ WITHIN = 0.1  # radians: groups are counted and not kept here
 CROSSED = 0.95  # of the systems must fall through one half before their mean edge is given
 HIGH = 128  # from this dimension on the law of orthonormal tokens is set beside the edge
 NAMED = 3.2  # a beta at which the two statistics differ most on the circle
-RANDOM = "Random tokens are not orthonormal: their overlaps begin with a spread of {spread:.2g}, and they meet a little sooner."
+RANDOM = (
+    "Random tokens are not orthonormal: their overlaps begin with a spread of {spread:.2g}, and they meet a little "
+    "sooner."
+)
 
 
 def measure(cell: Cell, seeds: Sequence[int]) -> dict[str, np.ndarray]:
@@ -54,7 +57,7 @@ def cost(cell: Cell) -> float:
 
 
 def findings(dataset: xarray.Dataset, choices: Mapping[str, Any]) -> list[Finding]:
-    """Where the share falls through one half in each dimension, beside the law, and both statistics where they differ."""
+    """Where the share falls through one half in each dimension, beside the law; both statistics where they differ."""
     found = _both_statistics(dataset, choices)
     betas, last = dataset["beta"].values, float(dataset["time"].values[-1])
     for dim in dataset["dim"].values.tolist():
@@ -83,7 +86,8 @@ def _both_statistics(dataset: xarray.Dataset, choices: Mapping[str, Any]) -> lis
     for name, said in words.items():
         values = dataset[name].sel(dim=dim).isel(beta=place).values
         if len(values) > 1 and np.isfinite(values).all():
-            found.append(Finding.of(estimate(values, **choices), f"{said}, d = {dim}, beta = {beta:.3g}"))
+            share = intervals(values, **choices).within(0.0, 1.0).estimate(unit="systems")
+            found.append(Finding.of(share, f"{said}, d = {dim}, beta = {beta:.3g}"))
     return found
 
 
@@ -133,25 +137,25 @@ PRESET = Preset(
     question="Up to which beta do random tokens on the sphere meet by s = 30, and how does that depend on dimension?",
     source="Geshkovski, Letrouit, Polyanskiy, Rigollet 2023, A mathematical perspective on transformers",
     differs=(
-        "Published systems take Euler steps of 0.1 with renormalization, whose clock is several percent slow: its edge lies "
-        "at a smaller beta. Here each system takes adaptive steps of its own at a stated tolerance.",
+        "Published systems take Euler steps of 0.1 with renormalization, whose clock is several percent slow: its edge "
+        "lies at a smaller beta. Here each system takes adaptive steps of its own at a stated tolerance.",
         "The published color is the share of pairs above the threshold, which does not say that a system has met as a "
         "whole; both are shown here, the share of pairs first.",
-        "The published curve is the law of 128 orthonormal tokens; here it is that of as many tokens as the systems have.",
+        "The published curve is the law of 128 orthonormal tokens; here it has as many tokens as the systems.",
         "The same seeds, and so the same starts, are used at every beta.",
         "Where a space has more dimensions than there are tokens, tokens move in coordinates of their span: the same "
         "motion, to rounding.",
-        "The quick size has 30 values of beta, four dimensions and 128 systems a cell in the place of 90, six and 2,048.",
+        "The quick size has 30 values of beta, four dimensions, 128 systems a cell in the place of 90, six and 2,048.",
     ),
     method=(
         "Independent uniform starts follow the flow of softmax attention with identity matrices on the sphere, by "
-        "Tsitouras' method of order 5(4) with dense output. A system whose pairs have all met is not followed further: "
-        "tokens that share a cap never part again. The edge of a system is the beta, between two values of the grid, "
-        "at which its share of pairs falls through one half for good."
+        "Tsitouras' method of order 5(4) with dense output. A system whose pairs have all met is not followed "
+        "further: tokens that share a cap never part again. The edge of a system is the beta, between two values of "
+        "the grid, at which its share of pairs falls through one half for good."
     ),
     limits=(
-        "An edge at 32 tokens and a finite time: it moves with both, and in low dimension it is no edge at all but a slow "
-        "descent through plateaus of a few groups.",
+        "An edge at 32 tokens and a finite time: it moves with both, and in low dimension it is no edge at all but a "
+        "slow descent through plateaus of a few groups.",
         "Two tokens count as met at an overlap of 0.999. Systems that have not met by the last time do meet later.",
     ),
     full=Grid(
