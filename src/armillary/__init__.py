@@ -177,6 +177,8 @@ _PUBLIC = {
     "BetweenMeasurement": "armillary.observables.between",
     "between_layers": "armillary.observables.between",
     "BETWEEN_LAYERS": "armillary.observables.between",
+    "largest_coordinate_share": "armillary.observables.coordinates",
+    "coordinate_kurtosis": "armillary.observables.coordinates",
     "linear_cka": "armillary.observables.correspondence",
     "neighbor_overlap": "armillary.observables.correspondence",
     "Transformation": "armillary.transformations.declaration",
@@ -229,6 +231,8 @@ _PUBLIC = {
     "Plan": "armillary.studies.plan",
     "default_measurements": "armillary.studies.plan",
     "Backend": "armillary.studies.backend",
+    "numbers_under": "armillary.studies.gauging",
+    "GaugedNumbers": "armillary.studies.gauging",
     "Laboratory": "armillary.studies.laboratory",
     "Simulation": "armillary.studies.simulation",
     "Resistance": "armillary.studies.resistance.study",
@@ -388,6 +392,8 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.observables.clustering import clustering_order_parameter as clustering_order_parameter
     from armillary.observables.clustering import group_labels as group_labels
     from armillary.observables.clustering import noise_share as noise_share
+    from armillary.observables.coordinates import coordinate_kurtosis as coordinate_kurtosis
+    from armillary.observables.coordinates import largest_coordinate_share as largest_coordinate_share
     from armillary.observables.correspondence import linear_cka as linear_cka
     from armillary.observables.correspondence import neighbor_overlap as neighbor_overlap
     from armillary.observables.declaration import OBSERVABLES as OBSERVABLES
@@ -441,6 +447,8 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.shapes import Value as Value
     from armillary.studies.backend import Backend as Backend
     from armillary.studies.captured import CapturedStates as CapturedStates
+    from armillary.studies.gauging import GaugedNumbers as GaugedNumbers
+    from armillary.studies.gauging import numbers_under as numbers_under
     from armillary.studies.laboratory import Laboratory as Laboratory
     from armillary.studies.plan import Plan as Plan
     from armillary.studies.plan import default_measurements as default_measurements

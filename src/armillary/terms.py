@@ -44,6 +44,8 @@ MEASUREMENTS = {
     "linear_cka_to_embedding": "linear CKA with the embedding",
     "neighbor_overlap_to_previous": "neighbors kept from the layer before",
     "neighbor_overlap_to_embedding": "neighbors kept from the embedding",
+    "largest_coordinate_share": "share of the largest coordinate",
+    "coordinate_kurtosis": "kurtosis of the coordinates",
     "stream_norm_mean": "mean stream norm",
     "stream_norm_spread": "spread of the stream norm",
     "stream_norm_median": "median stream norm",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from armillary.errors import ArgumentError
-from armillary.models.gauges.declaration import Gauge
+from armillary.models.gauges.declaration import Gauge, Reach
 from armillary.models.gauges.wiring import Wiring
 
 __all__ = ["Composition"]
@@ -33,13 +33,10 @@ class Composition(Gauge):
         return "; then ".join(gauge.label for gauge in self.gauges)
 
     @property
-    def reach(self) -> dict[str, str]:  # type: ignore[override]
+    def reach(self) -> dict[str, Reach]:  # type: ignore[override]
         """What all of them do, place by place."""
         places = dict.fromkeys(place for gauge in self.gauges for place in gauge.reach)
-        return {
-            place: ", then ".join(gauge.reach[place] for gauge in self.gauges if place in gauge.reach)
-            for place in places
-        }
+        return {place: _joined([one.reach[place] for one in self.gauges if place in one.reach]) for place in places}
 
     @property
     def compared(self) -> str:  # type: ignore[override]
@@ -64,3 +61,15 @@ class Composition(Gauge):
         """One after the other."""
         for gauge in self.gauges:
             gauge.apply(wiring)
+
+
+def _joined(several: list[Reach]) -> Reach:
+    """One after the other: kinds are known where each one's are."""
+    if len(several) == 1:
+        return several[0]
+    known = all(one.kinds or one.heads_only for one in several)
+    return Reach(
+        ", then ".join(one.words for one in several),
+        tuple(kind for one in several for kind in one.kinds) if known else (),
+        heads_only=all(one.heads_only for one in several),
+    )

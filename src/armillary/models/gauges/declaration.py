@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from armillary.models.gauges.wiring import Wiring
+from armillary.transformations.declaration import Transformation
 
-__all__ = ["PLACES", "Gauge"]
+__all__ = ["PLACES", "Gauge", "Reach"]
 
 PLACES = {
     "stream": "the residual stream after a block",
@@ -21,6 +23,24 @@ PLACES = {
 """Where numbers are taken before and after a gauge."""
 
 
+@dataclass(frozen=True)
+class Reach:
+    """What a gauge does to the rows at one place.
+
+    Args:
+        words: in words.
+        kinds: transformations of the rows it comes to, one after the other, each standing for its kind; none where no
+            kind is known.
+        undone_by: a preparation step that takes it away.
+        heads_only: whether it gives heads another order and does nothing else.
+    """
+
+    words: str
+    kinds: tuple[Transformation, ...] = ()
+    undone_by: str | None = None
+    heads_only: bool = False
+
+
 class Gauge:
     """A re-parametrization: other weights, the same next-token probabilities.
 
@@ -30,13 +50,13 @@ class Gauge:
     Attributes:
         name: short, as on the command line.
         compared: what must not move: "logits", or "log-probabilities" where all logits of a token move together.
-        reach: place -> what it does to the rows there, in words; a place that is not listed does not move.
+        reach: place -> what it does to the rows there; a place that is not listed does not move.
         control: for a map that is wrong on purpose, what it forgets; empty for a gauge.
     """
 
     name: ClassVar[str]
     compared: ClassVar[Literal["logits", "log-probabilities"]] = "logits"
-    reach: ClassVar[Mapping[str, str]] = {}
+    reach: ClassVar[Mapping[str, Reach]] = {}
     control: ClassVar[str] = ""
 
     @classmethod

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from armillary.errors import ArgumentError
-from armillary.models.gauges.declaration import Gauge
+from armillary.models.gauges.declaration import Gauge, Reach
 from armillary.models.gauges.draws import generator_of
 from armillary.models.gauges.wiring import Wiring
 
@@ -25,7 +25,9 @@ class RemoveFeatureMean(Gauge):
     """
 
     name: ClassVar[str] = "remove-feature-mean"
-    reach: ClassVar[dict[str, str]] = {"stream": "the mean of its own coordinates taken out of each row"}
+    reach: ClassVar[dict[str, Reach]] = {
+        "stream": Reach("the mean of its own coordinates taken out of each row", undone_by="remove feature mean")
+    }
 
     @classmethod
     def standard(cls, *, seed: int, condition_number: float) -> RemoveFeatureMean:
@@ -66,7 +68,9 @@ class AddFeatureMean(Gauge):
     size: float
     seed: int
     name: ClassVar[str] = "add-feature-mean"
-    reach: ClassVar[dict[str, str]] = {"stream": "one number added to all coordinates of each row"}
+    reach: ClassVar[dict[str, Reach]] = {
+        "stream": Reach("one number added to all coordinates of each row", undone_by="remove feature mean")
+    }
 
     def __post_init__(self) -> None:
         if not 0 < self.size < 1e6:

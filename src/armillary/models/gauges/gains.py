@@ -9,10 +9,12 @@ from typing import ClassVar, Literal
 import torch
 
 from armillary.errors import ArgumentError
-from armillary.models.gauges.declaration import Gauge
+from armillary.models.gauges.declaration import Gauge, Reach
 from armillary.models.gauges.draws import generator_of
 from armillary.models.gauges.parts import Norm
 from armillary.models.gauges.wiring import Wiring
+from armillary.transformations.linear import DiagonalGain
+from armillary.transformations.rows import Translation
 
 __all__ = ["FoldGains", "RandomGains", "fold"]
 
@@ -32,7 +34,11 @@ class FoldGains(Gauge):
 
     norms: Literal["all", "blocks"]
     name: ClassVar[str] = "fold-gains"
-    reach: ClassVar[dict[str, str]] = {"read": "each coordinate divided by the gain"}
+    reach: ClassVar[dict[str, Reach]] = {
+        "read": Reach(
+            "a bias taken off, each coordinate divided by the gain", (DiagonalGain(torch.ones(1)), Translation(1.0, 0))
+        )
+    }
 
     def __post_init__(self) -> None:
         _check_which(self.norms)
@@ -81,7 +87,9 @@ class RandomGains(Gauge):
     seed: int
     norms: Literal["all", "blocks"] = "all"
     name: ClassVar[str] = "random-gains"
-    reach: ClassVar[dict[str, str]] = {"read": "each coordinate times a random positive number"}
+    reach: ClassVar[dict[str, Reach]] = {
+        "read": Reach("each coordinate times a random positive number", (DiagonalGain(torch.ones(1)),))
+    }
 
     def __post_init__(self) -> None:
         _check_which(self.norms)

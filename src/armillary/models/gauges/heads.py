@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import torch
 
-from armillary.models.gauges.declaration import Gauge
+from armillary.models.gauges.declaration import Gauge, Reach
 from armillary.models.gauges.draws import generator_of
 from armillary.models.gauges.wiring import Wiring
 
@@ -26,11 +26,11 @@ class HeadPermutation(Gauge):
 
     seed: int
     name: ClassVar[str] = "head-permutation"
-    reach: ClassVar[dict[str, str]] = {
-        "query": "heads in another order",
-        "key": "heads in another order",
-        "value": "heads in another order",
-        "attention": "heads in another order",
+    reach: ClassVar[dict[str, Reach]] = {
+        "query": Reach("heads in another order", heads_only=True),
+        "key": Reach("heads in another order", heads_only=True),
+        "value": Reach("heads in another order", heads_only=True),
+        "attention": Reach("heads in another order", heads_only=True),
     }
 
     @classmethod

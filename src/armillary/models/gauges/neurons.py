@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from armillary.errors import ArgumentError
-from armillary.models.gauges.declaration import Gauge
+from armillary.models.gauges.declaration import Gauge, Reach
 from armillary.models.gauges.draws import generator_of
 from armillary.models.gauges.parts import Affine
 from armillary.models.gauges.wiring import BlockWiring, Wiring
+from armillary.transformations.linear import DiagonalGain, FeaturePermutation
 
 __all__ = ["NeuronPermutation", "NeuronScaling", "UpDownScaling", "scaled_neurons"]
 
@@ -28,7 +29,7 @@ class NeuronPermutation(Gauge):
 
     seed: int
     name: ClassVar[str] = "neuron-permutation"
-    reach: ClassVar[dict[str, str]] = {"neuron": "coordinates in another order"}
+    reach: ClassVar[dict[str, Reach]] = {"neuron": Reach("coordinates in another order", (FeaturePermutation(0),))}
 
     @classmethod
     def standard(cls, *, seed: int, condition_number: float) -> NeuronPermutation:
@@ -65,7 +66,9 @@ class NeuronScaling(Gauge):
     spread: float
     seed: int
     name: ClassVar[str] = "neuron-scaling"
-    reach: ClassVar[dict[str, str]] = {"neuron": "each coordinate times a positive number"}
+    reach: ClassVar[dict[str, Reach]] = {
+        "neuron": Reach("each coordinate times a positive number", (DiagonalGain(torch.ones(1)),))
+    }
 
     def __post_init__(self) -> None:
         _check_spread(self.spread)
@@ -109,7 +112,9 @@ class UpDownScaling(Gauge):
     spread: float
     seed: int
     name: ClassVar[str] = "up-down-scaling"
-    reach: ClassVar[dict[str, str]] = {"neuron": "each coordinate times a number of either sign"}
+    reach: ClassVar[dict[str, Reach]] = {
+        "neuron": Reach("each coordinate times a number of either sign", (DiagonalGain(torch.ones(1)),))
+    }
 
     def __post_init__(self) -> None:
         _check_spread(self.spread)

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from armillary.errors import ArgumentError
-from armillary.models.gauges.declaration import Gauge
+from armillary.models.gauges.declaration import Gauge, Reach
 from armillary.models.gauges.draws import check_condition_number, conditioned, conformal, generator_of, stretches
 from armillary.models.gauges.wiring import Wiring
+from armillary.transformations.linear import DiagonalGain, GeneralLinear
+from armillary.transformations.rows import Translation
 
 __all__ = ["KeyBias", "QueryKeyGains", "QueryKeyMaps", "mapped_queries_and_keys"]
 
@@ -32,9 +34,9 @@ class QueryKeyMaps(Gauge):
     condition_number: float
     seed: int
     name: ClassVar[str] = "query-key"
-    reach: ClassVar[dict[str, str]] = {
-        "query": "an invertible map, one for each key-value head",
-        "key": "an invertible map, one for each head",
+    reach: ClassVar[dict[str, Reach]] = {
+        "query": Reach("an invertible map, one for each key-value head", (GeneralLinear(2.0, 0),)),
+        "key": Reach("an invertible map, one for each head", (GeneralLinear(2.0, 0),)),
     }
 
     def __post_init__(self) -> None:
@@ -85,9 +87,9 @@ class QueryKeyGains(Gauge):
     condition_number: float
     seed: int
     name: ClassVar[str] = "query-key-gains"
-    reach: ClassVar[dict[str, str]] = {
-        "query": "each pair of coordinates times a number",
-        "key": "each pair of coordinates divided by that number",
+    reach: ClassVar[dict[str, Reach]] = {
+        "query": Reach("each pair of coordinates times a number", (DiagonalGain(torch.ones(1)),)),
+        "key": Reach("each pair of coordinates divided by that number", (DiagonalGain(torch.ones(1)),)),
     }
 
     def __post_init__(self) -> None:
@@ -137,7 +139,7 @@ class KeyBias(Gauge):
     size: float
     seed: int
     name: ClassVar[str] = "key-bias"
-    reach: ClassVar[dict[str, str]] = {"key": "one vector added to all rows of a head"}
+    reach: ClassVar[dict[str, Reach]] = {"key": Reach("one vector added to all rows of a head", (Translation(1.0, 0),))}
 
     def __post_init__(self) -> None:
         if not 0 < self.size < 1e6:

@@ -8,10 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from armillary.models.gauges.declaration import Gauge
+from armillary.models.gauges.declaration import Gauge, Reach
 from armillary.models.gauges.draws import fixing_ones, generator_of, orthogonal
 from armillary.models.gauges.gains import FoldGains, fold
 from armillary.models.gauges.wiring import Wiring
+from armillary.transformations.linear import DiagonalGain, Orthogonal
+from armillary.transformations.rows import Translation
 
 __all__ = ["Rotation", "SignedPermutation", "rotated_stream"]
 
@@ -29,9 +31,12 @@ class Rotation(Gauge):
 
     seed: int
     name: ClassVar[str] = "rotation"
-    reach: ClassVar[dict[str, str]] = {
-        "stream": "a rotation of all rows",
-        "read": "each coordinate divided by the gain, then a rotation of all rows",
+    reach: ClassVar[dict[str, Reach]] = {
+        "stream": Reach("a rotation of all rows", (Orthogonal(0),)),
+        "read": Reach(
+            "a bias taken off, each coordinate divided by the gain, then a rotation of all rows",
+            (DiagonalGain(torch.ones(1)), Translation(1.0, 0), Orthogonal(0)),
+        ),
     }
 
     @classmethod
@@ -79,9 +84,9 @@ class SignedPermutation(Gauge):
 
     seed: int
     name: ClassVar[str] = "signed-permutation"
-    reach: ClassVar[dict[str, str]] = {
-        "stream": "coordinates in another order, with other signs",
-        "read": "coordinates in another order, with other signs",
+    reach: ClassVar[dict[str, Reach]] = {
+        "stream": Reach("coordinates in another order, with other signs", (Orthogonal(0),)),
+        "read": Reach("coordinates in another order, with other signs", (Orthogonal(0),)),
     }
 
     @classmethod

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from armillary.errors import ArgumentError
-from armillary.models.gauges.declaration import Gauge
+from armillary.models.gauges.declaration import Gauge, Reach
 from armillary.models.gauges.wiring import Wiring
+from armillary.transformations.rows import GlobalScale
 
 __all__ = ["StreamScale", "scaled_stream"]
 
@@ -27,7 +28,7 @@ class StreamScale(Gauge):
 
     factor: float
     name: ClassVar[str] = "stream-scale"
-    reach: ClassVar[dict[str, str]] = {"stream": "all rows times one number"}
+    reach: ClassVar[dict[str, Reach]] = {"stream": Reach("all rows times one number", (GlobalScale(1.0),))}
 
     def __post_init__(self) -> None:
         if not 0 < self.factor < math.inf:

@@ -7,9 +7,11 @@ from typing import ClassVar
 
 import torch
 
-from armillary.models.gauges.declaration import Gauge
+from armillary.models.gauges.declaration import Gauge, Reach
 from armillary.models.gauges.draws import check_condition_number, conditioned, generator_of
 from armillary.models.gauges.wiring import Wiring
+from armillary.transformations.linear import GeneralLinear
+from armillary.transformations.rows import Translation
 
 __all__ = ["ValueBias", "ValueOutput"]
 
@@ -28,7 +30,9 @@ class ValueOutput(Gauge):
     condition_number: float
     seed: int
     name: ClassVar[str] = "value-output"
-    reach: ClassVar[dict[str, str]] = {"value": "an invertible map, one for each head"}
+    reach: ClassVar[dict[str, Reach]] = {
+        "value": Reach("an invertible map, one for each head", (GeneralLinear(2.0, 0),))
+    }
 
     def __post_init__(self) -> None:
         check_condition_number(self.condition_number)
@@ -64,7 +68,9 @@ class ValueBias(Gauge):
     """
 
     name: ClassVar[str] = "value-bias"
-    reach: ClassVar[dict[str, str]] = {"value": "one vector taken from all rows of a head"}
+    reach: ClassVar[dict[str, Reach]] = {
+        "value": Reach("one vector taken from all rows of a head", (Translation(1.0, 0),))
+    }
 
     @classmethod
     def standard(cls, *, seed: int, condition_number: float) -> ValueBias:

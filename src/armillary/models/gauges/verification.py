@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -84,14 +84,22 @@ class GaugeTrial:
         documents: `Documents`, or ids [documents, tokens].
         untie: "by copy": a tied unembedding is copied where a gauge needs it of its own; "never": such a gauge is
             refused.
+        watch: opened around every pass in float64, with the decoder that makes it: before and after a gauge.
 
     Raises:
         ArgumentError: half precision; ids that the decoder does not take.
         UnsupportedModelError: a family whose parts are not known well enough.
     """
 
-    def __init__(self, decoder: Decoder, documents: Any, *, untie: Untie = "by copy") -> None:
-        self.decoder, self.untie = decoder, _checked_untie(untie)
+    def __init__(
+        self,
+        decoder: Decoder,
+        documents: Any,
+        *,
+        untie: Untie = "by copy",
+        watch: Callable[[Decoder], AbstractContextManager[Any]] = nullcontext,
+    ) -> None:
+        self.decoder, self.untie, self.watch = decoder, _checked_untie(untie), watch
         self.dtype: torch.dtype = decoder.embedding.weight.dtype  # type: ignore[assignment]
         if self.dtype not in (torch.float32, torch.float64):
             raise ArgumentError(
@@ -102,8 +110,7 @@ class GaugeTrial:
         self.wiring = wiring_of(decoder)
         self.ids: Tensor = decoder.checked(getattr(documents, "token_ids", documents))
         self._before = fingerprints(decoder.model)
-        with kept_wide():
-            self.logits = float64_copy(decoder).logits(self.ids)
+        self.logits = self._pass(float64_copy(decoder))
         self.narrow_logits = None if self.dtype is torch.float64 else decoder.logits(self.ids)
 
     def refusal(self, gauge: Gauge) -> str | None:
@@ -170,6 +177,11 @@ class GaugeTrial:
         )
         return verification, _named(self.decoder, applied, verification)
 
+    def _pass(self, wide: Decoder) -> Tensor:
+        """Logits of the documents, all in float64."""
+        with kept_wide(), self.watch(wide):
+            return wide.logits(self.ids)
+
     def under(self, gauge: Gauge) -> tuple[Decoder, GaugeProof]:
         """The decoder under a gauge that was verified.
 
@@ -178,9 +190,7 @@ class GaugeTrial:
             CheckMissed: it moves the outputs; the message carries the difference.
         """
         with self.applied(gauge) as applied:
-            with kept_wide():
-                logits = applied.logits(self.ids)
-            verification, decoder = self.verified(gauge, applied, logits)
+            verification, decoder = self.verified(gauge, applied, self._pass(applied))
         require_held(verification)
         return decoder, verification
 

@@ -1,0 +1,212 @@
+"""Numbers before and after each gauge of a decoder, paired by document: which belong to a basis that training chose."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from armillary.errors import ArgumentError
+from armillary.invariance.verdicts import Verdict, verdicts
+from armillary.models.anatomy import Decoder
+from armillary.models.gauges.declaration import Gauge
+from armillary.models.gauges.listing import gauges_of
+from armillary.models.gauges.places import overheard
+from armillary.models.gauges.verification import GaugeProof, GaugeTrial, Untie
+from armillary.observables.declaration import Measurement
+from armillary.studies.placed import Ledger, PlacedNumber, reason_for
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["GaugedNumbers", "UnderGauge", "numbers_under"]
+
+LEAST = 1024 * torch.finfo(torch.float64).eps
+"""The floor below which none goes, relative to the largest value that a number took."""
+
+
+@dataclass(frozen=True, eq=False)
+class UnderGauge:
+    """One gauge: its proof, and every number after it.
+
+    Attributes:
+        gauge: which.
+        proof: that outputs did not move.
+        after: float64 `documents numbers`.
+        reasons: why a number cannot move, one for each; None where nothing says so.
+    """
+
+    gauge: Gauge
+    proof: GaugeProof
+    after: np.ndarray
+    reasons: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class GaugedNumbers:
+    """Numbers of a decoder on documents before and after gauges, in float64 throughout.
+
+    Attributes:
+        decoder: its name.
+        titles: of the documents.
+        numbers: names of the columns.
+        before: float64 `documents numbers`.
+        floor: `numbers`: how far the same number is from that of a pass in float32, the type a laboratory takes it in;
+            for a decoder in float64, that distance times 2^-29, the ratio of the two types' roundings.
+        under: gauges that were verified, by name.
+        refused: gauges that the decoder does not admit, with the reason.
+    """
+
+    decoder: str
+    titles: tuple[str, ...]
+    numbers: tuple[PlacedNumber, ...]
+    before: np.ndarray
+    floor: np.ndarray
+    under: Mapping[str, UnderGauge]
+    refused: Mapping[str, str]
+
+    def verdicts(self, gauge: str, *, level: float, resamples: int, seed: int) -> list[Verdict]:
+        """A verdict on every number under one gauge, in the order of `numbers`.
+
+        Args:
+            gauge: its name.
+            level: nominal coverage of the intervals.
+            resamples: how often documents are resampled.
+            seed: of the resampling.
+
+        Raises:
+            ArgumentError: the gauge was not applied.
+        """
+        if gauge not in self.under:
+            raise ArgumentError(
+                f"Argument `gauge` must be one that was applied, but {gauge!r} was not"
+                + (f" ({self.refused[gauge]})" if gauge in self.refused else "")
+                + f". Applied: {', '.join(self.under) or 'none'}."
+            )
+        one = self.under[gauge]
+        return verdicts(
+            self.before,
+            one.after,
+            floors=self.floor,
+            reasons=list(one.reasons),
+            level=level,
+            resamples=resamples,
+            seed=seed,
+        )
+
+    def dataset(self) -> xr.Dataset:
+        """Before, after and floor as a labelled dataset over gauge, number and document."""
+        import xarray as xr
+
+        after = (
+            np.stack([one.after for one in self.under.values()]) if self.under else np.empty((0, *self.before.shape))
+        )
+        proofs = [one.proof for one in self.under.values()]
+        return xr.Dataset(
+            {
+                "before": (("document", "number"), self.before),
+                "after": (("gauge", "document", "number"), after),
+                "floor": (("number",), self.floor),
+                "output_difference": (("gauge",), [one.difference for one in proofs]),
+                "output_difference_narrow": (("gauge",), [one.narrow_difference for one in proofs]),
+                "output_floor": (("gauge",), [one.floor for one in proofs]),
+            },
+            coords={
+                "gauge": list(self.under),
+                "document": list(self.titles),
+                "place": ("number", [one.place for one in self.numbers]),
+                "measurement": ("number", [one.number for one in self.numbers]),
+                "layer": ("number", [one.layer for one in self.numbers]),
+            },
+            attrs={"decoder": self.decoder},
+        )
+
+
+def numbers_under(
+    decoder: Decoder,
+    documents: Any,
+    gauges: Mapping[str, Gauge] | None = None,
+    *,
+    layers: Sequence[int],
+    measurements: Sequence[Measurement] | None = None,
+    untie: Untie = "by copy",
+) -> GaugedNumbers:
+    """Verify each gauge on the documents and measure the same numbers before and after it, in float64.
+
+    Args:
+        decoder: float32 or float64; left alone.
+        documents: `Documents`, or ids [documents, tokens] with at least three tokens; a few short documents do.
+        gauges: by name; None takes every gauge that the decoder admits. Those that it does not are listed as refused.
+        layers: where, 0..L.
+        measurements: of the stream; None takes the laboratory's own. Those of them that a laboratory takes at other taps
+            are taken after the norm, of queries, keys, values and neurons too.
+        untie: "by copy" or "never", see `GaugeTrial`.
+
+    Returns:
+        Numbers before and after, with floors, reasons and the proof of every gauge.
+
+    Raises:
+        ArgumentError: half precision, too few tokens, a layer that is not there, a measurement that needs calibration.
+        UnsupportedModelError: a family whose parts are not known well enough.
+        CheckMissed: a gauge moves the outputs: nothing is measured further, and the message carries the difference.
+    """
+    _require_uncalibrated(measurements)
+    dtype = decoder.embedding.weight.dtype
+    resolution, heard = torch.finfo(dtype).eps if dtype.is_floating_point else math.nan, []  # type: ignore[union-attr]
+
+    def watch(one: Decoder) -> AbstractContextManager[None]:
+        heard.append(Ledger(measurements, resolution=resolution))
+        return overheard(one, layers, heard[-1].hear)
+
+    trial = GaugeTrial(decoder, documents, untie=untie, watch=watch)
+    if trial.ids.shape[1] < 3:
+        raise ArgumentError(
+            f"Argument `documents` must have at least 3 tokens, since the first is left out, but they have "
+            f"{trial.ids.shape[1]}. Give longer ones."
+        )
+    names, before = heard[-1].table()
+    narrow, share = (decoder, 1.0) if dtype is torch.float32 else (_narrowed(decoder), 2.0**-29)
+    with watch(narrow):
+        narrow.hidden(trial.ids)
+    floor = _floors(before.numpy(), heard[-1].table()[1].numpy(), share)
+    under, refused = {}, {}
+    for name, gauge in (gauges_of(decoder, untie=untie).admitted if gauges is None else gauges).items():
+        why = trial.refusal(gauge)
+        if why is not None:
+            refused[name] = why
+            continue
+        _, proof = trial.under(gauge)
+        reasons = tuple(reason_for(gauge, number) for number in names)
+        under[name] = UnderGauge(gauge, proof, heard[-1].table()[1].numpy(), reasons)
+    if gauges is None:
+        refused = dict(gauges_of(decoder, untie=untie).refused)
+    titles = getattr(documents, "titles", None) or tuple(f"document {k}" for k in range(1, len(trial.ids) + 1))
+    return GaugedNumbers(decoder.facts.name, tuple(titles), names, before.numpy(), floor, under, refused)
+
+
+def _narrowed(decoder: Decoder) -> Decoder:
+    return replace(decoder, model=copy.deepcopy(decoder.model).float(), loading=None)
+
+
+def _floors(wide: np.ndarray, narrow: np.ndarray, share: float) -> np.ndarray:
+    """The largest distance of any document, never below the rounding of float64 itself; NaN where never defined."""
+    apart = share * np.abs(wide - narrow)
+    apart[np.isnan(wide) != np.isnan(narrow)] = math.inf
+    nowhere = np.isnan(apart).all(axis=0)
+    largest = np.where(np.isnan(apart), 0.0, apart).max(axis=0)
+    size = np.where(np.isnan(wide), 0.0, np.abs(wide)).max(axis=0)
+    return np.where(nowhere, np.nan, np.maximum(largest, LEAST * size))
+
+
+def _require_uncalibrated(measurements: Sequence[Measurement] | None) -> None:
+    for one in measurements or ():
+        if one.preparation.needs_calibration:
+            raise ArgumentError(
+                f"Argument `measurements` must need no calibration documents under a gauge, but {one} does. Leave it out."
+            )

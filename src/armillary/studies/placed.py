@@ -1,0 +1,141 @@
+"""Numbers at every place of a pass that a re-parametrization can reach, with the reason why one cannot move there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from armillary.invariance.proofs import proof
+from armillary.models.gauges.declaration import Gauge
+from armillary.observables.attention_declaration import Maps, map_numbers
+from armillary.observables.cloud import Cloud
+from armillary.observables.coordinates import coordinate_kurtosis, largest_coordinate_share
+from armillary.observables.declaration import Measurement
+from armillary.studies.plan import at_other_taps, default_measurements
+
+__all__ = ["ATTENTION", "COORDINATES", "PLACE_WORDS", "Ledger", "PlacedNumber", "reason_for"]
+
+ATTENTION = ("attention_entropy", "attention_first_mass")
+"""Numbers of attention maps that are taken of every head."""
+
+COORDINATES = (largest_coordinate_share.after(), coordinate_kurtosis.after())
+"""Numbers of the coordinates themselves, taken of the stream and of its first token."""
+
+PLACE_WORDS = {
+    "stream": "stream",
+    "first": "stream, first token",
+    "read": "after the next norm",
+    "query": "queries, mean over heads",
+    "key": "keys, mean over heads",
+    "value": "values, mean over heads",
+    "neuron": "neurons",
+    "attention": "attention",
+}
+"""What places are called; "first" is the first token of the stream alone."""
+
+_BY_HEAD = ("query", "key", "value")
+
+
+@dataclass(frozen=True)
+class PlacedNumber:
+    """One number at one place and layer.
+
+    Args:
+        place: a key of `PLACE_WORDS`.
+        number: the measurement in words, or the number of attention maps with its head.
+        layer: of the stream, or of the block that queries, keys, values, neurons and maps belong to.
+        measurement: behind it; None for numbers of attention maps.
+        head: of an attention map, from 0; None for a mean over heads and for everything else.
+    """
+
+    place: str
+    number: str
+    layer: int
+    measurement: Measurement | None = field(default=None, compare=False, repr=False)
+    head: int | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return f"{PLACE_WORDS[self.place]}: {self.number}, layer {self.layer}"
+
+
+class Ledger:
+    """Hears one pass and keeps numbers, one a document; the first token, the sink of many decoders, is left out.
+
+    Args:
+        measurements: of the stream; None takes the laboratory's own that need no calibration.
+        resolution: eps of the type that tolerances refer to: that of the states as the laboratory would see them.
+        attention: numbers of attention maps, by name.
+    """
+
+    def __init__(
+        self,
+        measurements: Sequence[Measurement] | None,
+        *,
+        resolution: float,
+        attention: Sequence[str] = ATTENTION,
+    ) -> None:
+        chosen = default_measurements(calibrated=False) if measurements is None else tuple(measurements)
+        self.of_stream = (*chosen, *(one for one in COORDINATES if one not in chosen))
+        self.elsewhere = at_other_taps(chosen) or chosen
+        self.resolution, self.attention = resolution, tuple(attention)
+        self.values: dict[PlacedNumber, Tensor] = {}
+
+    def hear(self, place: str, layer: int, rows: Tensor) -> None:
+        """Measure what passes; see `PlaceSink`."""
+        if place == "attention":
+            self._maps(layer, rows)
+            return
+        if place == "stream":
+            self._measure("first", layer, rows[..., :1, :], COORDINATES)
+        self._measure(place, layer, rows[..., 1:, :], self.of_stream if place == "stream" else self.elsewhere)
+
+    def table(self) -> tuple[tuple[PlacedNumber, ...], Tensor]:
+        """What was kept: the numbers' names, and float64 `documents numbers`."""
+        names = sorted(self.values, key=lambda one: (list(PLACE_WORDS).index(one.place), one.layer))
+        return tuple(names), torch.stack([self.values[name].cpu() for name in names], dim=-1)
+
+    def _measure(self, place: str, layer: int, rows: Tensor, measurements: Sequence[Measurement]) -> None:
+        cloud = Cloud(rows, accumulate=torch.float64, resolution=self.resolution)
+        for one in measurements:
+            value = one.of(cloud).double()
+            held = value.mean(-1) if place in _BY_HEAD else value
+            self.values[PlacedNumber(place, str(one), layer, one)] = held
+        cloud.forget()
+
+    def _maps(self, layer: int, rows: Tensor) -> None:
+        maps, known = Maps(rows), map_numbers()
+        for name in self.attention:
+            by_head = known[name].of(maps).double()
+            self.values[PlacedNumber("attention", f"{name}, mean over heads", layer)] = by_head.mean(-1)
+            for head in range(by_head.shape[-1]):
+                self.values[PlacedNumber("attention", f"{name}, head {head}", layer, head=head)] = by_head[..., head]
+
+
+def reason_for(gauge: Gauge, number: PlacedNumber) -> str | None:
+    """Why a gauge cannot move a number, as a theorem; None where nothing says so.
+
+    Args:
+        gauge: what is done to the weights.
+        number: at its place.
+    """
+    reach = gauge.reach.get("stream" if number.place == "first" else number.place)
+    if reach is None:
+        return "the weights before this place are changed only in ways that cancel before it"
+    if reach.heads_only:
+        return "a mean over heads does not know their order" if number.head is None else None
+    measurement = number.measurement
+    if measurement is None:
+        return None
+    if reach.undone_by is not None and _undone(measurement.preparation.steps, reach.undone_by):
+        return f"{reach.words}; the preparation takes that away"
+    reasons = [proof(measurement, kind) for kind in reach.kinds]
+    known = [one for one in reasons if one is not None]
+    return f"{reach.words}; {'; '.join(known)}" if reasons and len(known) == len(reasons) else None
+
+
+def _undone(steps: tuple[str, ...], step: str) -> bool:
+    """Whether a step comes while what was added to each row's coordinates is still one number for all of them."""
+    return step in steps and all(one in ("center", "corpus mean") for one in steps[: steps.index(step)])
