@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -57,8 +57,10 @@ class GaugedNumbers:
         titles: of the documents.
         numbers: names of the columns.
         before: float64 `documents numbers`.
-        floor: `numbers`: how far the same number is from that of a pass in float32, the type a laboratory takes it in;
-            for a decoder in float64, that distance times 2^-29, the ratio of the two types' roundings.
+        floor: `numbers`: how far the same number is from that of a pass in float32, the type a laboratory takes it in
+            (for a decoder in float64, that distance times 2^-29, the ratio of the two types' roundings), or how far
+            rounding of these states in float64 moves it, where that is more: a singular value of zero shows as one of
+            1e-8.
         under: gauges that were verified, by name.
         refused: gauges that the decoder does not admit, with the reason.
     """
@@ -101,7 +103,7 @@ class GaugedNumbers:
         )
 
     def dataset(self) -> xr.Dataset:
-        """Before, after and floor as a labelled dataset over gauge, number and document."""
+        """Before, after and floor as a labeled dataset over gauge, number and document."""
         import xarray as xr
 
         after = (
@@ -144,8 +146,8 @@ def numbers_under(
         documents: `Documents`, or ids [documents, tokens] with at least three tokens; a few short documents do.
         gauges: by name; None takes every gauge that the decoder admits. Those that it does not are listed as refused.
         layers: where, 0..L.
-        measurements: of the stream; None takes the laboratory's own. Those of them that a laboratory takes at other taps
-            are taken after the norm, of queries, keys, values and neurons too.
+        measurements: of the stream; None takes the laboratory's own. Those of them that a laboratory takes at other
+            taps are taken after the norm, of queries, keys, values and neurons too.
         untie: "by copy" or "never", see `GaugeTrial`.
 
     Returns:
@@ -157,24 +159,27 @@ def numbers_under(
         CheckMissed: a gauge moves the outputs: nothing is measured further, and the message carries the difference.
     """
     _require_uncalibrated(measurements)
-    dtype = decoder.embedding.weight.dtype
-    resolution, heard = torch.finfo(dtype).eps if dtype.is_floating_point else math.nan, []  # type: ignore[union-attr]
+    dtype = next(decoder.model.parameters()).dtype
+    heard: list[Ledger] = []
 
     def watch(one: Decoder) -> AbstractContextManager[None]:
-        heard.append(Ledger(measurements, resolution=resolution))
+        first: Literal["measured", "none"] = "none" if heard else "measured"
+        eps = torch.finfo(dtype).eps
+        heard.append(Ledger(measurements, norm=decoder.family.norm, resolution=eps, floors=first))
         return overheard(one, layers, heard[-1].hear)
 
-    trial = GaugeTrial(decoder, documents, untie=untie, watch=watch)
-    if trial.ids.shape[1] < 3:
+    ids = decoder.checked(getattr(documents, "token_ids", documents))
+    if ids.shape[1] < 3:
         raise ArgumentError(
             f"Argument `documents` must have at least 3 tokens, since the first is left out, but they have "
-            f"{trial.ids.shape[1]}. Give longer ones."
+            f"{ids.shape[1]}. Give longer ones."
         )
+    trial = GaugeTrial(decoder, ids, untie=untie, watch=watch)
     names, before = heard[-1].table()
     narrow, share = (decoder, 1.0) if dtype is torch.float32 else (_narrowed(decoder), 2.0**-29)
     with watch(narrow):
         narrow.hidden(trial.ids)
-    floor = _floors(before.numpy(), heard[-1].table()[1].numpy(), share)
+    floor = np.maximum(_floors(before.numpy(), heard[-1].table()[1].numpy(), share), heard[0].floor(names).numpy())
     under, refused = {}, {}
     for name, gauge in (gauges_of(decoder, untie=untie).admitted if gauges is None else gauges).items():
         why = trial.refusal(gauge)
@@ -208,5 +213,6 @@ def _require_uncalibrated(measurements: Sequence[Measurement] | None) -> None:
     for one in measurements or ():
         if one.preparation.needs_calibration:
             raise ArgumentError(
-                f"Argument `measurements` must need no calibration documents under a gauge, but {one} does. Leave it out."
+                f"Argument `measurements` must need no calibration documents under a gauge, but {one} does. "
+                "Leave it out."
             )

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from armillary.invariance.floors import floors
 from armillary.invariance.proofs import proof
 from armillary.models.gauges.declaration import Gauge
+from armillary.observables.alignment import mean_overlap
 from armillary.observables.attention_declaration import Maps, map_numbers
 from armillary.observables.cloud import Cloud
 from armillary.observables.coordinates import coordinate_kurtosis, largest_coordinate_share
 from armillary.observables.declaration import Measurement
+from armillary.observables.rank import participation_rank
 from armillary.studies.plan import at_other_taps, default_measurements
 
 __all__ = ["ATTENTION", "COORDINATES", "PLACE_WORDS", "Ledger", "PlacedNumber", "reason_for"]
 
 ATTENTION = ("attention_entropy", "attention_first_mass")
 """Numbers of attention maps that are taken of every head."""
+
+WITHOUT_FEATURE_MEAN = tuple(
+    one.after("remove feature mean", "normalize") for one in (mean_overlap, participation_rank)
+)
+"""Numbers of what a LayerNorm sees of the stream: each row without the mean of its own coordinates."""
 
 COORDINATES = (largest_coordinate_share.after(), coordinate_kurtosis.after())
 """Numbers of the coordinates themselves, taken of the stream and of its first token."""
@@ -62,47 +71,68 @@ class PlacedNumber:
 
 
 class Ledger:
-    """Hears one pass and keeps numbers, one a document; the first token, the sink of many decoders, is left out.
+    """Hears one pass, and measures afterwards what it heard, one number a document.
+
+    The first token, where many decoders put a vector of its own size, is left out and stands alone as a place.
 
     Args:
         measurements: of the stream; None takes the laboratory's own that need no calibration.
+        norm: "LayerNorm" or "RMSNorm": what a LayerNorm sees of the stream is measured where one reads it.
         resolution: eps of the type that tolerances refer to: that of the states as the laboratory would see them.
         attention: numbers of attention maps, by name.
+        floors: "measured", to learn besides how far rounding in float64 moves each number of these rows; or "none".
     """
 
     def __init__(
         self,
         measurements: Sequence[Measurement] | None,
         *,
+        norm: str,
         resolution: float,
         attention: Sequence[str] = ATTENTION,
+        floors: Literal["measured", "none"] = "none",
     ) -> None:
         chosen = default_measurements(calibrated=False) if measurements is None else tuple(measurements)
-        self.of_stream = (*chosen, *(one for one in COORDINATES if one not in chosen))
+        self.of_stream = tuple(
+            dict.fromkeys((*chosen, *(WITHOUT_FEATURE_MEAN if norm == "LayerNorm" else ()), *COORDINATES))
+        )
         self.elsewhere = at_other_taps(chosen) or chosen
         self.resolution, self.attention = resolution, tuple(attention)
         self.values: dict[PlacedNumber, Tensor] = {}
+        self.floors: dict[PlacedNumber, Tensor] = {}
+        self._with_floors = floors == "measured"
+        self._heard: list[tuple[str, int, Tensor]] = []
 
     def hear(self, place: str, layer: int, rows: Tensor) -> None:
-        """Measure what passes; see `PlaceSink`."""
-        if place == "attention":
-            self._maps(layer, rows)
-            return
-        if place == "stream":
-            self._measure("first", layer, rows[..., :1, :], COORDINATES)
-        self._measure(place, layer, rows[..., 1:, :], self.of_stream if place == "stream" else self.elsewhere)
+        """Keep a copy of what passes; see `PlaceSink`."""
+        self._heard.append((place, layer, rows.cpu().clone()))
 
     def table(self) -> tuple[tuple[PlacedNumber, ...], Tensor]:
-        """What was kept: the numbers' names, and float64 `documents numbers`."""
-        names = sorted(self.values, key=lambda one: (list(PLACE_WORDS).index(one.place), one.layer))
+        """What was heard: the numbers' names, and float64 `documents numbers`."""
+        while self._heard:
+            place, layer, rows = self._heard.pop()
+            if place == "attention":
+                self._maps(layer, rows)
+                continue
+            if place == "stream":
+                self._measure("first", layer, rows[..., :1, :], COORDINATES)
+            self._measure(place, layer, rows[..., 1:, :], self.of_stream if place == "stream" else self.elsewhere)
+        names = sorted(self.values, key=lambda one: (list(PLACE_WORDS).index(one.place), one.layer))  # stable
         return tuple(names), torch.stack([self.values[name].cpu() for name in names], dim=-1)
+
+    def floor(self, names: Sequence[PlacedNumber]) -> Tensor:
+        """The floors of these numbers, float64 `numbers`, the largest of any document; zero where none was measured."""
+        return torch.stack([self.floors.get(name, torch.zeros(1)).double().max().cpu() for name in names])
 
     def _measure(self, place: str, layer: int, rows: Tensor, measurements: Sequence[Measurement]) -> None:
         cloud = Cloud(rows, accumulate=torch.float64, resolution=self.resolution)
-        for one in measurements:
-            value = one.of(cloud).double()
-            held = value.mean(-1) if place in _BY_HEAD else value
-            self.values[PlacedNumber(place, str(one), layer, one)] = held
+        values = [one.of(cloud).double() for one in measurements]
+        rounding = floors(cloud, None, measurements, values) if self._with_floors else [None] * len(values)
+        for one, value, floor in zip(measurements, values, rounding, strict=True):
+            number = PlacedNumber(place, str(one), layer, one)
+            self.values[number] = value.mean(-1) if place in _BY_HEAD else value
+            if floor is not None:
+                self.floors[number] = floor
         cloud.forget()
 
     def _maps(self, layer: int, rows: Tensor) -> None:

@@ -100,7 +100,7 @@ class GaugeTrial:
         watch: Callable[[Decoder], AbstractContextManager[Any]] = nullcontext,
     ) -> None:
         self.decoder, self.untie, self.watch = decoder, _checked_untie(untie), watch
-        self.dtype: torch.dtype = decoder.embedding.weight.dtype  # type: ignore[assignment]
+        self.dtype = next(decoder.model.parameters()).dtype
         if self.dtype not in (torch.float32, torch.float64):
             raise ArgumentError(
                 f"Argument `decoder` must be float32 or float64 for a gauge to be verified, but is "
