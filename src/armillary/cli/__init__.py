@@ -14,7 +14,7 @@ import threading
 
 import typer
 
-from armillary.cli import check, export, lab, phase, report, resist, simulate
+from armillary.cli import check, diagnose, export, lab, phase, report, resist, simulate
 from armillary.cli.refusals import is_out_of_memory, parser_words, refuse, with_options
 from armillary.errors import ArmillaryError, Interrupted
 
@@ -29,7 +29,16 @@ app = typer.Typer(
 )
 
 # in the order of the help
-for command in (lab.lab, simulate.simulate, phase.phase, resist.resist, check.check, report.report, export.export):
+for command in (
+    lab.lab,
+    simulate.simulate,
+    phase.phase,
+    resist.resist,
+    diagnose.diagnose,
+    check.check,
+    report.report,
+    export.export,
+):
     app.command()(command)
 
 

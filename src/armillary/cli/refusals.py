@@ -24,6 +24,9 @@ _OPTIONS = {
     "text_column": "--text-column",
     "id_column": "--id-column",
     "cut": "--cut",
+    "changes": "--set",
+    "recipe": "--recipe",
+    "texts": "--texts",
     "joined_by": "--cut",
     "tokens": "--max-tokens",
     "condition": "--conditions",
@@ -49,6 +52,9 @@ _OPTIONS = {
 }
 """What the arguments of the library are called on the command line; `path` depends on the command."""
 
+WRITING = ("lab", "phase", "diagnose", "train")
+"""Commands whose `path` is where a record goes."""
+
 
 def refuse(sentence: str, code: int) -> int:
     """Print one line on standard error.
@@ -67,7 +73,7 @@ def refuse(sentence: str, code: int) -> int:
 
 def with_options(sentence: str, arguments: Sequence[str]) -> str:
     """The sentence with the library's arguments called as they are on the command line."""
-    names = _OPTIONS | {"path": "--out" if arguments[0] in ("lab", "phase") else "RECORD"}
+    names = _OPTIONS | {"path": "--out" if arguments[0] in WRITING else "RECORD"}
     return re.sub(r"`(\w+)(=True)?`", lambda found: f"`{names.get(found[1], found[0][1:-1])}`", sentence)
 
 

@@ -15,6 +15,7 @@ from armillary.errors import ArgumentError
 from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Drawing
 from armillary.figures.ladder_reading import LadderReading
+from armillary.figures.members import MembersReading
 from armillary.figures.plain_diagram import plain_figure
 from armillary.figures.reading import Reading
 from armillary.figures.run import Run
@@ -32,6 +33,7 @@ __all__ = [
     "figure_names",
     "figure_of_diagram",
     "figure_of_ladder",
+    "figure_of_members",
     "figure_of_run",
     "reading_of",
 ]
@@ -40,10 +42,13 @@ FigureFunction = Callable[[Reading], Drawing | None]
 RunFigureFunction = Callable[[Run], Drawing | None]
 DiagramFigureFunction = Callable[[DiagramReading], Drawing | None]
 LadderFigureFunction = Callable[[LadderReading], Drawing | None]
+MembersFigureFunction = Callable[[MembersReading], Drawing | None]
 
 _FIGURES: dict[str, FigureFunction] = {}
 _OF_RUNS: dict[str, RunFigureFunction] = {}
 _OF_LADDERS: dict[str, LadderFigureFunction] = {}
+_OF_MEMBERS: dict[str, tuple[str, MembersFigureFunction]] = {}
+"""For each figure of a diagnosis or a training its kind."""
 _OF_DIAGRAMS: dict[str, tuple[str, tuple[str, ...], DiagramFigureFunction]] = {}
 """For each figure of a diagram the preset it belongs to, and the results that it shows."""
 
@@ -60,6 +65,8 @@ def reading_of(source: Record | Reading) -> Reading:
         "simulation": Run,
         "phase": DiagramReading,
         "resistance": LadderReading,
+        "diagnosis": MembersReading,
+        "training": MembersReading,
     }
     return kinds.get(str(source.study.get("kind")), Reading)(source)
 
@@ -127,6 +134,26 @@ def figure_of_diagram(
     return marked
 
 
+def figure_of_members(kind: str) -> Callable[[MembersFigureFunction], MembersFigureFunction]:
+    """Mark a function as a figure of records whose members are draws or seeds; its name is the figure's name.
+
+    Args:
+        kind: of the record: "diagnosis" or "training".
+
+    Returns:
+        What marks a function that takes a `MembersReading` and returns a `Drawing` or None.
+
+    Raises:
+        ArgumentError: another figure has that name.
+    """
+
+    def marked(function: MembersFigureFunction) -> MembersFigureFunction:
+        _OF_MEMBERS[_own_name(function)] = (kind, function)
+        return function
+
+    return marked
+
+
 def figure_names(of: Literal["depth", "time"] = "depth") -> tuple[str, ...]:
     """Names of all figures, in alphabetical order.
 
@@ -147,6 +174,8 @@ def drawings(reading: Reading) -> dict[str, Drawing]:
     result = {}
     if isinstance(reading, DiagramReading):
         made = _of_diagram(reading)
+    elif isinstance(reading, MembersReading):
+        made = {name: function(reading) for name, (kind, function) in _OF_MEMBERS.items() if kind == reading.kind}
     elif isinstance(reading, LadderReading):
         made = {name: function(reading) for name, function in sorted(_OF_LADDERS.items())}
     elif isinstance(reading, Run):
@@ -178,6 +207,7 @@ def _own_name(function: Callable[..., Drawing | None]) -> str:
     """The name of a figure function, unless another module's figure has it."""
     of_diagrams = {name: one[-1] for name, one in _OF_DIAGRAMS.items()}
     every: dict[str, Callable[..., Drawing | None]] = {**_FIGURES, **_OF_RUNS, **_OF_LADDERS, **of_diagrams}
+    every |= {name: function for name, (_, function) in _OF_MEMBERS.items()}
     known = every.get(function.__name__)
     if known is not None and known.__module__ != function.__module__:
         raise ArgumentError(

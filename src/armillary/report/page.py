@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Drawing
 from armillary.figures.ladder_reading import LadderReading
+from armillary.figures.members import MembersReading
 from armillary.figures.reading import Reading
 from armillary.figures.registry import drawings, reading_of
 from armillary.figures.run import Run
 from armillary.report.attention import attention
 from armillary.report.basis import statement
 from armillary.report.climbed import ladder_page
+from armillary.report.diagnosed import diagnosis_page
 from armillary.report.diagrammed import diagram_page
 from armillary.report.limits import limits
 from armillary.report.markup import Markup, element, join
@@ -31,6 +33,7 @@ from armillary.report.tables import (
     token_policy_table,
 )
 from armillary.report.template import Section, assembled, laid_out, written
+from armillary.report.trained import training_page
 from armillary.report.words import Facts, answer, flags, methods
 
 if TYPE_CHECKING:
@@ -95,6 +98,8 @@ def write_report(record: Record | Reading, path: str | Path) -> Path:
     reading = reading_of(record)
     if isinstance(reading, DiagramReading):
         return written(diagram_page(reading), path)
+    if isinstance(reading, MembersReading):
+        return written({"diagnosis": diagnosis_page, "training": training_page}[reading.kind](reading), path)
     if isinstance(reading, LadderReading):
         return written(ladder_page(reading), path)
     return written(simulation_page(reading) if isinstance(reading, Run) else page(reading), path)

@@ -1,0 +1,120 @@
+"""The page of a diagnosis: what each recipe of initialization does to tokens through depth, measured and predicted."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from armillary.figures.members import MembersReading
+from armillary.figures.registry import drawings
+from armillary.report.markup import Markup, counted, element, facts, join, listed, minus, paragraph, table
+from armillary.report.provenance import flattened
+from armillary.report.template import assembled, laid_out
+
+__all__ = ["diagnosis_page"]
+
+LIMITS = (
+    "Weights are random and tokens are what the texts say: nothing here tells how a model trains, or where it ends.",
+    "The recursion takes every matrix as independent and Gaussian, of its measured size. What a recipe writes besides "
+    "(an identity, signs, a spectrum) is measured; what is predicted beside it is the null model.",
+    "It averages attention as if scores were small and not turned by positions, which holds up to a standard deviation "
+    "of the scores of about one.",
+    "Overlaps of one draw scatter: a draw has one set of random features, common to all its tokens.",
+)
+
+
+def diagnosis_page(reading: MembersReading) -> str:
+    """The page as HTML.
+
+    Args:
+        reading: the record's reading.
+    """
+    drawn = drawings(reading)
+    sections, links = laid_out(
+        [
+            ("picture", "Through depth", "Through depth", list(drawn.values())),
+            ("numbers", "Numbers", "Numbers", [_numbers(reading)]),
+            ("recipes", "Recipes", "Recipes", [_recipes(reading)]),
+            ("limits", "What these numbers do not show", "Limits",
+             [element("ul", *(element("li", text) for text in LIMITS))]),
+            ("provenance", "Provenance", "Provenance", [_provenance(reading)]),
+        ]
+    )  # fmt: skip
+    contents = join([element("li", element("a", "Answer", href="#answer")), links])
+    title = str(reading.study["source"])
+    return assembled(f"Diagnosis: {title}", join([_head(reading, title), sections]), contents, drawn)
+
+
+def _head(reading: MembersReading, title: str) -> Markup:
+    decoder = reading.provenance["decoder"]
+    size = f"{decoder['architecture']} · {counted(decoder['layers'], 'block')}, width {decoder['width']}"
+    header = element(
+        "header",
+        element("p", "Diagnosis · a decoder before any training", class_="kind"),
+        element("h1", title),
+        element("p", size, class_="model"),
+    )
+    said = [paragraph(_sentence(reading, recipe)) for recipe in reading.options("recipe")]
+    told = str(reading.provenance["prediction"])
+    said += [paragraph(f"No prediction: {told.removeprefix('none: ')}.")] if told.startswith("none") else []
+    return join([header, element("section", element("div", *said, class_="answer"), id="answer")])
+
+
+def _sentence(reading: MembersReading, recipe: str) -> Markup:
+    last = reading.layers[-1]
+    measured = _cell(reading, "mean_overlap", recipe, last)
+    beside = ""
+    if "predicted_mean_overlap" in reading.dataset:
+        beside = f", predicted {reading.rows('predicted_mean_overlap', 'layer', recipe=recipe)[:, -1].mean():.3f}"
+    passed = _depths(reading, recipe)
+    threshold = float(reading.study["threshold"])
+    depth = f"it passes {threshold:g} at layer {listed(passed)}" if passed else f"it stays below {threshold:g}"
+    return join([element("b", recipe), ": mean overlap after the last block ", measured, f"{beside}; {depth}."])
+
+
+def _depths(reading: MembersReading, recipe: str) -> list[str]:
+    """The layers between which the overlap first passes the threshold, over draws."""
+    found = set()
+    for row in reading.rows("mean_overlap", "layer", recipe=recipe):
+        above = np.flatnonzero(row >= float(reading.study["threshold"]))
+        found.add("none (in some draws)" if not len(above) else str(reading.layers[int(above[0])]))
+    return [] if found == {"none (in some draws)"} else sorted(found)
+
+
+def _numbers(reading: MembersReading) -> Markup:
+    layers = sorted({0, 1, 2, len(reading.layers) // 2, len(reading.layers) - 1} & set(range(len(reading.layers))))
+    names = [str(name) for name in reading.dataset.data_vars]
+    rows: list[list[Any]] = []
+    for recipe in reading.options("recipe"):
+        rows.append([recipe])
+        for name in names:
+            cells = [
+                element("td", _cell(reading, name, recipe, reading.layers[place]), class_="value") for place in layers
+            ]
+            rows.append([name.replace("_", " "), *cells])
+    heads = ["", *("embedding" if place == 0 else f"layer {reading.layers[place]}" for place in layers)]
+    return table(f"Means over {counted(reading.members, 'draw')}, in brackets the lowest and the highest.", heads, rows)
+
+
+def _cell(reading: MembersReading, name: str, recipe: str, layer: int) -> Markup:
+    values = reading.rows(name, "layer", recipe=recipe)[:, reading.layers.index(layer)]
+    reach = f" ({values.min():.4g} to {values.max():.4g})" if values.max() > values.min() else ""
+    return element("span", minus(f"{values.mean():.4g}"), element("small", minus(reach)), class_="num")
+
+
+def _recipes(reading: MembersReading) -> Markup:
+    return element("ul", *(element("li", one["sentence"]) for one in reading.provenance["recipes"]))
+
+
+def _provenance(reading: MembersReading) -> Markup:
+    origin = {k: v for k, v in reading.provenance.items() if k not in ("versions", "recipes")}
+    choices = json.dumps(reading.study, indent=1, ensure_ascii=False, default=str)
+    return join(
+        [
+            facts("Record", flattened({**origin, "hash of the measurements": reading.digest})),
+            facts("Versions", flattened(reading.provenance.get("versions") or {})),
+            element("details", element("summary", "Every choice of the study"), element("pre", choices)),
+        ]
+    )
