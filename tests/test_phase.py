@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pandas.testing import assert_frame_equal
 
 from armillary.errors import ArgumentError, NumericalError
 from armillary.figures import drawings, reading_of
+from armillary.records.exports import read_table
 from armillary.records.record import Record
 from armillary.studies.diagram.declaration import Axis, Grid
 from armillary.studies.diagram.registry import preset_named, preset_names
@@ -106,3 +108,39 @@ def test_what_a_cell_returns_must_be_what_was_declared():
         measured_cell(
             lambda c, s: measure(c, s) | {"in_share": np.full(3, np.inf)}, PRESET.results, cell, (0,), 0, processor()
         )
+
+
+def test_a_table_has_one_row_a_cell_and_result_with_its_interval_over_seeds(record):
+    table = record.to_dataframe()
+    assert list(table.columns) == ["tokens", "dim", "share", "measurement", "value", "low", "high", "level", "seeds"]
+    assert len(table) == 6 + 6 * 3
+    row = table[(table.tokens == 64) & (table.dim == 3) & (table.measurement == "squared_mean")].iloc[0]
+    (found,) = record.provenance["findings"]
+    assert (row["value"], row["low"], row["high"], row["seeds"]) == (found["value"], found["low"], found["high"], 20)
+    assert np.isnan(row["share"])
+    mean = table[table.measurement == "in_share"].iloc[4]
+    assert (mean["tokens"], mean["dim"], mean["share"]) == (4, 5, 0.5) and np.isnan(mean["low"])
+    assert mean["value"] == record.dataset["in_share"].sel(tokens=4, dim=5, share=0.5)
+
+
+def test_a_table_of_seeds_has_every_number_of_every_system(record):
+    table = record.to_dataframe("document")
+    own = table[table.measurement == "squared_mean"]
+    assert len(own) == 6 * 20
+    np.testing.assert_array_equal(own["value"], record.dataset["squared_mean"].values.ravel())
+    assert own["seed"].tolist() == list(range(20)) * 6
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "json"])
+def test_a_diagram_leaves_as_a_table_and_comes_back(record, tmp_path, ending):
+    file = tmp_path / f"numbers.{ending}"
+    {"csv": record.to_csv, "parquet": record.to_parquet, "json": record.to_json}[ending](file)
+    table, said = read_table(file)
+    assert_frame_equal(table, record.to_dataframe())
+    assert said["columns"]["tokens"] == "tokens T"
+    assert said["definitions"]["squared_mean"]["symbol"] == "|mean|^2"
+
+
+def test_a_diagram_says_what_it_is_in_a_line(record):
+    assert "phase diagram mean-length (quick), 6 cells of 20 systems" in repr(record)
+    assert "How long is the mean" in record._repr_html_()

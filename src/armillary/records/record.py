@@ -20,6 +20,8 @@ import numpy as np
 from armillary.errors import ArgumentError
 from armillary.estimates import Estimate, Intervals, Sample, estimate, intervals
 from armillary.records import exports, storage, unfinished
+from armillary.records.cell_tables import cell_table, cell_words, seed_table
+from armillary.records.cells import KIND
 from armillary.records.combinations import combinations, the_only
 from armillary.records.contrasts import Side, differences
 from armillary.records.conventions import conventions, described
@@ -390,17 +392,21 @@ class Record:
         return methods_paragraph({**self.study, **self._choices}, self.provenance, self.dataset)
 
     def __repr__(self) -> str:
-        """Path, decoder, documents and conditions in one line."""
+        """Path, decoder, documents and conditions in one line; of a diagram its preset and its cells."""
         return f"<Record {self.path}: {self._in_words()}>"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: where it lies, what was measured, and the headline numbers with their intervals."""
         words = f"<p><b>{html.escape(str(self.path))}</b>: {html.escape(self._in_words())}</p>"
+        if self.study.get("kind") == KIND:
+            return f"{words}<p>{html.escape(str(self.study['question']))}</p>"
         if self.dataset.sizes["document"] < 2:
             return f"{words}<p>One document gives no interval.</p>"
         return words + self.headlines().html()
 
     def _in_words(self) -> str:
+        if self.study.get("kind") == KIND:
+            return cell_words(self.study)
         model = (self.provenance.get("decoder") or {}).get("name", "unnamed decoder")
         conditions = ", ".join(str(name) for name in self.dataset["condition"].values)
         return f"{model}, {self.dataset.sizes['document']} documents, {conditions}"
@@ -411,11 +417,16 @@ class Record:
         """A tidy table.
 
         Args:
-            per: "estimate" for one row an estimate (as in `rows`), "document" for one row a document.
+            per: "estimate" for one row an estimate (as in `rows`), "document" for one row a document (in a diagram: a
+                seed).
 
         Returns:
             The table; what its columns mean is in `.attrs`.
         """
+        if self.study.get("kind") == KIND:
+            frame = (cell_table if per == "estimate" else seed_table)(self.dataset, self.study)
+            frame.attrs["measurements"] = self.measurements_hash
+            return frame
         if per == "estimate":
             return self._framed(self.columns, self.intervals)
         titles = [str(title) for title in self.dataset["document"].values]
