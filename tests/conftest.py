@@ -23,7 +23,7 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 os.environ.setdefault("GOMP_SPINCOUNT", "20000")  # a test that asks for two threads has other tests beside it
 
 _ROOT = Path(__file__).parents[1]
-_COMPILED = [path.read_bytes() for path in sorted((_ROOT / "src/armillary/dynamics").glob("*.py"))]
+_COMPILED = [path.read_bytes() for path in sorted((_ROOT / "src/armillary/dynamics").rglob("*.py"))]
 _DIGEST = hashlib.sha256(b"".join(text for text in _COMPILED if b"@compiled" in text)).hexdigest()[:16]
 # numba looks at the file of a function only, not at those of the functions that it calls
 os.environ.setdefault("NUMBA_CACHE_DIR", str(_ROOT / ".machine_code" / _DIGEST))

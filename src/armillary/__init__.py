@@ -45,6 +45,7 @@ _PUBLIC = {
     "StratonovichHeun": "armillary.dynamics.integrators",
     "Merging": "armillary.dynamics.merging",
     "flow": "armillary.dynamics.flow",
+    "overlap_field": "armillary.dynamics.overlaps",
     "Trajectory": "armillary.trajectory",
     "Energy": "armillary.dynamics.energy",
     "energy_of": "armillary.dynamics.energy",
@@ -286,6 +287,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.dynamics.normalization import pre_norm as pre_norm
     from armillary.dynamics.normalization import sqrt_depth as sqrt_depth
     from armillary.dynamics.outlook import hemisphere as hemisphere
+    from armillary.dynamics.overlaps import overlap_field as overlap_field
     from armillary.dynamics.pushes import Frequencies as Frequencies
     from armillary.dynamics.pushes import Injection as Injection
     from armillary.dynamics.pushes import MLPDrift as MLPDrift

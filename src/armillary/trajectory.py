@@ -122,6 +122,7 @@ class Trajectory:
         evaluations: Evaluations of the velocity, for each system.
         mergers: The log of merged tokens.
         engine: Which engine moved the tokens.
+        summation: How sums over all pairs of tokens were evaluated, and how exactly.
     """
 
     states: Tensor
@@ -133,6 +134,7 @@ class Trajectory:
     evaluations: tuple[int, ...]
     mergers: tuple[Any, ...] = ()
     engine: str = "general"
+    summation: str = "all pairs at once"
 
     @cached_property
     def statuses(self) -> tuple[str, ...]:

@@ -14,11 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from armillary.dynamics.engines import Engine, advanced_by_pairs, chosen_engine
+from armillary.dynamics.engines import Engine, advanced_by_pairs
+from armillary.dynamics.extent import all_overlaps_above
 from armillary.dynamics.integrators import Euler, Integrator, ResidualLayer, StratonovichHeun, Tsit5
 from armillary.dynamics.merging import Merging
 from armillary.dynamics.normalization import VelocityField
 from armillary.dynamics.outlook import hemisphere, predicts_consensus
+from armillary.dynamics.planning import planned
 from armillary.dynamics.progress import Progress
 from armillary.dynamics.stationary import STILL, stationarity
 from armillary.dynamics.stepping import advance
@@ -32,6 +34,9 @@ CONSENSUS = 0.999
 
 UNSEEN = 1e-6
 """Growth rates below this do not tell a stable state from a plateau."""
+
+LARGEST_DENSE = 2048
+"""Tokens up to which the field itself, all pairs at once, judges where a run begins and ends."""
 
 _UNIT = {torch.float64: 1e-9, torch.float32: 1e-5}
 _FINEST = 1e-13
@@ -48,6 +53,7 @@ def flow(
     merging: Merging | None = None,
     weights: Tensor | None = None,
     engine: Engine = "auto",
+    summation: str = "auto",
 ) -> Trajectory:
     """Move a configuration, or a batch of independent ones, along a field.
 
@@ -62,6 +68,9 @@ def flow(
             sum, the mass that a characteristic of the mean-field equation carries. None: one each.
         engine: "auto" takes the compiled engine for plain flows of small systems and the general one otherwise; the
             trajectory names it.
+        summation: How sums over all pairs are evaluated: "auto" takes the cheapest way that is exact enough for the
+            tolerance and the time, or "pairs", "sdpa", "circle", "sphere", "means", "rows"; the trajectory names the
+            way and its error.
 
     Returns:
         The trajectory, with what the run took and, in words, how each system ended.
@@ -77,23 +86,28 @@ def flow(
     batch, (tokens, dim) = start.shape[:-2], start.shape[-2:]
     first = start.reshape(-1, tokens, dim)
     first = first / first.norm(dim=-1, keepdim=True) if field.spherical else first
-    factors, remarks = _tolerances(field, first, integrator)
-    progress = Progress.start(first, merging, _weights(weights, start))
+    plan = planned(field, first, integrator, until=until, engine=engine, summation=summation)
+    judged = field if tokens <= LARGEST_DENSE else plan.field
+    factors, remarks = _tolerances(judged, first if judged is field else plan.start, integrator)
+    if factors is not None and factors.min() < 1:
+        plan = planned(
+            field, first, integrator, until=until, engine=engine, summation=summation, tightened=float(factors.min())
+        )
+    progress = Progress.start(plan.start, merging, _weights(weights, start))
     random = torch.Generator().manual_seed(integrator.seed) if isinstance(integrator, StratonovichHeun) else None
-    runs_on = chosen_engine(engine, field, start, integrator)
-    if runs_on == "compiled" and isinstance(integrator, Tsit5):
+    if plan.engine == "compiled" and isinstance(integrator, Tsit5):
         kept = advanced_by_pairs(
             field, progress, integrator, times=times, until=float(until), tolerance=factors, merging=merging
         )
     else:
-        kept = [first] if times[0] == 0 else []
+        kept = [plan.start] if times[0] == 0 else []
         for begin, end in _stretches(field, float(until)):
             kept += advance(
-                field.during(begin), progress, integrator,
+                plan.field.during(begin), progress, integrator,
                 start=begin, stop=end, keep=[time for time in times if begin < time <= end],
                 tolerance=factors, random=random,
             )  # fmt: skip
-    states = torch.stack(kept, dim=1)
+    states = plan.back(torch.stack(kept, dim=1))
     if not bool(torch.isfinite(states).all()):
         where = (~torch.isfinite(states)).nonzero()[0].tolist()
         raise NumericalError(
@@ -103,7 +117,7 @@ def flow(
         )
 
     def ending(system: int) -> str:
-        return _sentence(field, states[system, -1], progress, system, until, integrator, remarks[system])
+        return _sentence(judged, states[system, -1], progress, system, until, integrator, remarks[system])
 
     return Trajectory(
         states=states.reshape(*batch, len(times), tokens, dim),
@@ -114,7 +128,8 @@ def flow(
         rejected=tuple(progress.rejected.tolist()),
         evaluations=tuple(progress.evaluations.tolist()),
         mergers=tuple(progress.mergers),
-        engine=runs_on,
+        engine=plan.engine,
+        summation=plan.words,
     )
 
 
@@ -257,7 +272,7 @@ def _outcome(field: VelocityField, last: Tensor, until: float) -> str:
     if not field.spherical:
         return ""
     unit = last / last.norm(dim=-1, keepdim=True)
-    if float((unit @ unit.mT).min()) > CONSENSUS:
+    if all_overlaps_above(unit, CONSENSUS):
         return f": consensus (every overlap above {CONSENSUS})"
     if field.drift.noise:
         return ""

@@ -244,6 +244,7 @@ class Simulation:
             "at": [float(one) for one in run.at],
             "integrator": str(self.integrator),
             "engine": run.engine,
+            "summation": run.summation,
             "merging": "none" if self.merging is None else f"angle {self.merging.angle:g} radians",
             "measurements": [str(one) for one in self.measured],
             "dtype": str(self.starts.dtype).removeprefix("torch."),

@@ -1,0 +1,106 @@
+"""Each pair of tokens once, in compiled loops, from differences: exact for every token by itself, at cost T^2 / 2."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from armillary.dynamics.attention import Full, Unnormalized
+from armillary.dynamics.sums import kernels
+from armillary.dynamics.sums.task import Evaluator, PairSum
+
+__all__ = ["Pairs", "direct_rows"]
+
+_SHORT, _LONG, _FEW = 64, 128, 256
+"""Tokens in a block of the compiled loops, and up to how many tokens the short one is faster."""
+
+
+class Pairs(Evaluator):
+    """Compiled loops over pairs, each once; see `kernels`."""
+
+    name = "pairs"
+    relative = True
+
+    @classmethod
+    def obstacle(cls, task: PairSum) -> str | None:
+        """Masks, weights that are no exponentials, rows that are no unit vectors, other devices and derivatives."""
+        if not isinstance(task.mask, Full):
+            return f"it knows no {task.mask}"
+        if not task.exponential:
+            return f"its weights are exponentials, not {task.rule}"
+        if not task.unit:
+            return "it takes overlaps from distances, which needs unit vectors"
+        if task.device != "cpu" or task.gradient:
+            return "it runs on CPUs and gives no derivatives"
+        return None
+
+    @classmethod
+    def attainable(cls, task: PairSum) -> float:
+        """Rounding of T terms, of both signs, relative to their sum of sizes."""
+        return task.scale * 8 * task.rounding * math.sqrt(max(task.tokens, 16))
+
+    def pull(self, rows: Tensor, weights: Tensor | None = None) -> Tensor:
+        """P_i p_i / Z_i."""
+        return self._each(rows, weights, self._pull)
+
+    def drift(self, rows: Tensor, weights: Tensor | None = None) -> Tensor:
+        """p_i / Z_i + x_i, times the row sum of the weights."""
+        return self._each(rows, weights, self._drift)
+
+    def log_partition(self, rows: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Log Z_i + |beta|."""
+        return self._each(rows, weights, lambda x, p, z, total: np.log(z) + np.asarray(abs(self.task.beta), x.dtype))
+
+    def _pull(self, x: np.ndarray, p: np.ndarray, z: np.ndarray, total: float) -> np.ndarray:
+        p = p - np.einsum("ij,ij->i", p, x)[:, None] * x
+        p /= self._divisor(z, total)[:, None]
+        return p
+
+    def _drift(self, x: np.ndarray, p: np.ndarray, z: np.ndarray, total: float) -> np.ndarray:
+        return (p + z[:, None] * x) / self._divisor(z, total)[:, None]
+
+    def _divisor(self, z: np.ndarray, total: float) -> np.ndarray:
+        return divisor(self.task, z, total)
+
+    def _each(self, rows: Tensor, weights: Tensor | None, made: Callable[..., np.ndarray]) -> Tensor:
+        flat = rows.detach().reshape(-1, *rows.shape[-2:]).numpy()
+        ws = [None] * len(flat) if weights is None else list(weights.expand(rows.shape[:-1]).reshape(len(flat), -1))
+        found = [
+            made(x, *_sums(self.task.beta, x, None if w is None else w.numpy())) for x, w in zip(flat, ws, strict=True)
+        ]
+        return torch.from_numpy(np.stack(found)).reshape(*rows.shape[:-1], *found[0].shape[1:])
+
+
+def divisor(task: PairSum, z: np.ndarray, total: float) -> np.ndarray:
+    """What sums of e^{beta x_i . x_j - |beta|} are divided by under the row rule."""
+    if isinstance(task.rule, Unnormalized):
+        shift = 0.0 if task.rule.clock == "shifted" else abs(task.rule.beta)
+        return np.full_like(z, total * math.exp(-shift))
+    return z
+
+
+def _sums(beta: float, x: np.ndarray, w: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, float]:
+    """The sums p, Z of differences, scaled by e^{-|beta|}, and the sum of the weights."""
+    tokens, dim = x.shape
+    length = _SHORT if tokens <= _FEW else _LONG
+    blocks = kernels.packed(x, w, length)
+    found = np.zeros_like(blocks)
+    kernels.symmetric_kernel(dim, length)(blocks, found, *_rates(beta, x.dtype))
+    sums = kernels.unpacked(found, tokens)
+    return sums[:, :dim], sums[:, dim], float(tokens if w is None else w.sum())
+
+
+def direct_rows(beta: float, some: np.ndarray, x: np.ndarray, w: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """The sums p, Z of some rows over all tokens, `some dim` and `some`."""
+    blocks, dim = kernels.packed(x, w, _LONG), x.shape[1]
+    found = np.zeros((len(some), dim + 1), dtype=x.dtype)
+    kernels.row_kernel(_LONG)(np.ascontiguousarray(some), blocks, found, *_rates(beta, x.dtype))
+    return found[:, :dim], found[:, dim]
+
+
+def _rates(beta: float, kind: np.dtype) -> tuple[np.floating, np.floating]:
+    return kind.type(-beta / 2), kind.type(beta - abs(beta))

@@ -1,0 +1,164 @@
+"""What both fast series have in common: a stated absolute error, and direct sums for the tokens it would drown.
+
+A series knows every Z_i to about eps times the largest Z, whatever Z_i itself is. The pull of token i divides by Z_i,
+so that its error is
+
+    e_i = C eps (max Z) / Z_i,
+
+small in a cloud and large for a token that stands alone while others crowd. Tokens with e_i above what was asked for
+are summed directly, from differences; how many they were is counted.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from armillary.dynamics.attention import Full, Unnormalized
+from armillary.dynamics.sums.pairs import direct_rows, divisor
+from armillary.dynamics.sums.task import Evaluator, PairSum
+
+__all__ = ["Series", "orders"]
+
+FINEST = 3e-13
+"""The transforms of ducc0 are asked for no less."""
+
+COARSEST = 1e-6
+
+ROOM = 100.0
+"""Z may be smaller than the largest one by about this factor before a token is summed directly."""
+
+
+class Series(Evaluator):
+    """A sum over all pairs by transforms: O(T + K log K) instead of O(T^2).
+
+    Attributes:
+        alone: How many tokens were summed directly since the start, because they stand too far from the others.
+        evaluations: How many configurations were summed.
+    """
+
+    spread: float  # C of the error, as tests and benchmarks find it, with a margin
+    dimension: int
+
+    def __init__(self, task: PairSum, accuracy: float) -> None:
+        super().__init__(task, accuracy)
+        self.epsilon = min(COARSEST, max(FINEST, accuracy / task.scale / self.spread / ROOM))
+        self.alone, self.evaluations = 0, 0
+
+    @classmethod
+    def obstacle(cls, task: PairSum) -> str | None:
+        """Another dimension, masks, other weights, rows that are no unit vectors, other devices and derivatives."""
+        if task.dim != cls.dimension:
+            return f"it is made for dimension {cls.dimension}, not {task.dim}"
+        if not isinstance(task.mask, Full):
+            return f"it knows no {task.mask}"
+        if not task.exponential:
+            return f"its weights are exponentials, not {task.rule}"
+        if not task.unit:
+            return "it knows directions only, and these rows are no unit vectors"
+        if task.device != "cpu" or task.gradient:
+            return "it runs on CPUs and gives no derivatives"
+        return None
+
+    @classmethod
+    def attainable(cls, task: PairSum) -> float:
+        """C times the finest transform, with room for Z_i of a tenth of the largest; or the rounding of the type."""
+        return task.scale * max(10 * cls.spread * FINEST, task.rounding)
+
+    @property
+    def error(self) -> float:
+        """C times the transform's own, or the rounding of the type: where Z_i is the largest one."""
+        return self.task.scale * max(self.spread * self.epsilon, self.task.rounding)
+
+    @property
+    def words(self) -> str:
+        """Which series, how many modes, and its error in terms of the partition sums."""
+        said = f"{self.name} with {self.modes} modes, absolute error {self.error:.0e} x max Z / Z_i"
+        if self.evaluations:
+            said += f" and at most {self.accuracy:.0e}: in {self.evaluations} evaluations {self.alone} pulls"
+            said += " of tokens apart from the others were summed directly"
+        return said
+
+    @property
+    @abstractmethod
+    def modes(self) -> int:
+        """Order of the last mode."""
+
+    @abstractmethod
+    def transformed(self, x: np.ndarray, w: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Scaled partition sums and their gradient along the sphere over beta, `tokens` and `tokens dim`, float64."""
+
+    @abstractmethod
+    def radial(self, x: np.ndarray, w: np.ndarray | None) -> np.ndarray:
+        """Scaled sums of w_j e^{beta c_ij} c_ij, `tokens`, float64."""
+
+    def pull(self, rows: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Gradient of log Z over beta; for weights that do not sum to one, of Z."""
+        return self._each(rows, weights, self._pull)
+
+    def drift(self, rows: Tensor, weights: Tensor | None = None) -> Tensor:
+        """The pull, and what a token takes along its own direction."""
+
+        def made(x: np.ndarray, w: np.ndarray | None) -> np.ndarray:
+            z, gradient, far, p = self._summed(x, w)
+            along = self.radial(x, w)
+            along[far] = z[far] + np.einsum("ij,ij->i", p, x[far])
+            gradient += along[:, None] * x
+            gradient /= divisor(self.task, z, _total(x, w))[:, None]
+            return gradient
+
+        return self._each(rows, weights, made)
+
+    def log_partition(self, rows: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Log Z_i, of tokens that stand alone by direct sums."""
+
+        def made(x: np.ndarray, w: np.ndarray | None) -> np.ndarray:
+            z, _ = self.transformed(x, w)
+            far = self._far(z)
+            if len(far):
+                z[far] = direct_rows(self.task.beta, x[far], x, w)[1]
+            return np.log(z) + abs(self.task.beta)
+
+        return self._each(rows, weights, made)
+
+    def _pull(self, x: np.ndarray, w: np.ndarray | None) -> np.ndarray:
+        z, gradient, _, _ = self._summed(x, w)
+        gradient /= divisor(self.task, z, _total(x, w))[:, None]
+        return gradient
+
+    def _summed(self, x: np.ndarray, w: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Z and its gradient over beta; which tokens were summed directly, and their sums of differences."""
+        z, gradient = self.transformed(x, w)
+        self.evaluations += 1
+        far = self._far(z)
+        p, z[far] = direct_rows(self.task.beta, x[far], x, w) if len(far) else (np.empty((0, x.shape[1])), z[far])
+        gradient[far] = p - np.einsum("ij,ij->i", p, x[far])[:, None] * x[far]
+        self.alone += len(far)
+        return z, gradient, far, p
+
+    def _far(self, z: np.ndarray) -> np.ndarray:
+        """Where the series is less exact than asked for."""
+        if isinstance(self.task.rule, Unnormalized):  # divided by one number: no error grows
+            return np.flatnonzero(z < 0)
+        return np.flatnonzero(z < self.spread * self.epsilon / self.accuracy * float(z.max()))
+
+    def _each(
+        self, rows: Tensor, weights: Tensor | None, made: Callable[[np.ndarray, np.ndarray | None], np.ndarray]
+    ) -> Tensor:
+        flat = rows.detach().reshape(-1, *rows.shape[-2:]).double().numpy()
+        ws = [None] * len(flat) if weights is None else list(weights.expand(rows.shape[:-1]).reshape(len(flat), -1))
+        found = [made(x, None if w is None else w.double().numpy()) for x, w in zip(flat, ws, strict=True)]
+        one = found[0][None] if len(found) == 1 else np.stack(found)
+        return torch.from_numpy(one).reshape(*rows.shape[:-1], *found[0].shape[1:]).to(rows.dtype)
+
+
+def orders(beta: float, epsilon: float) -> int:
+    """An upper bound for how many modes e^{beta (c - 1)} has above eps: beyond sqrt(2 beta ln 1/eps) they vanish."""
+    return int(math.sqrt(2 * abs(beta) * math.log(1e3 / epsilon)) + math.log(1e3 / epsilon)) + 8
+
+
+def _total(x: np.ndarray, w: np.ndarray | None) -> float:
+    return float(len(x) if w is None else w.sum())
