@@ -161,6 +161,7 @@ TINY = {
     "speeds": {"scheme": ("post", "ngpt")},
     "consensus-times": {"beta": (1.0, 4.0), "dim": (2, 32)},
     "direct-consensus": {"dim": (2,), "tokens": (128, 256)},
+    "mean-field": {"tokens": (64, 256)},
     "negative-beta": {"beta": (-1.5, -0.5, -0.1), "tokens": (3,)},
 }
 
