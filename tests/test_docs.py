@@ -204,6 +204,14 @@ def test_the_code_of_the_simulating_page_runs_and_prints_what_it_shows(
     assert printed == blocks("simulate.md", "text")
 
 
+def test_the_code_of_the_training_page_runs_and_prints_what_it_shows(capsys: pytest.CaptureFixture[str]):
+    """Of the Trainer's own log lines, which are printed before, nothing is said."""
+    names = {"__name__": "__main__"}
+    for code, shown in zip(blocks("training.md", "python"), blocks("training.md", "text"), strict=True):
+        exec(compile(code, "training.md", "exec", dont_inherit=True), names)
+        assert capsys.readouterr().out.endswith(shown)
+
+
 def test_every_public_name_and_preparation_that_a_page_uses_exists():
     wrong = []
     for page in PAGES:

@@ -229,6 +229,10 @@ _PUBLIC = {
     "RECIPES": "armillary.training.recipes",
     "parse_recipe": "armillary.training.recipes",
     "wide_decoder": "armillary.training.prediction",
+    "Probe": "armillary.training.probe",
+    "Monitor": "armillary.training.probe",
+    "GeometryCallback": "armillary.training.trainer",
+    "RegularizedTrainerMixin": "armillary.training.trainer",
     "Plan": "armillary.studies.plan",
     "default_measurements": "armillary.studies.plan",
     "Backend": "armillary.studies.backend",
@@ -470,6 +474,8 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.training.penalty import Penalty as Penalty
     from armillary.training.penalty import penalty as penalty
     from armillary.training.prediction import wide_decoder as wide_decoder
+    from armillary.training.probe import Monitor as Monitor
+    from armillary.training.probe import Probe as Probe
     from armillary.training.recipe import Initialized as Initialized
     from armillary.training.recipes import RECIPES as RECIPES
     from armillary.training.recipes import parse_recipe as parse_recipe
@@ -479,6 +485,8 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.training.targets import GroupsTarget as GroupsTarget
     from armillary.training.targets import IsotropicTarget as IsotropicTarget
     from armillary.training.targets import RingTarget as RingTarget
+    from armillary.training.trainer import GeometryCallback as GeometryCallback
+    from armillary.training.trainer import RegularizedTrainerMixin as RegularizedTrainerMixin
     from armillary.trajectory import Ensemble as Ensemble
     from armillary.trajectory import Trajectory as Trajectory
     from armillary.transformations.declaration import Transformation as Transformation

@@ -1,0 +1,63 @@
+"""For Lightning, where it is installed: a callback that watches the geometry of a model in training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from armillary.errors import ArgumentError
+from armillary.training.probe import Monitor
+
+try:
+    from lightning.pytorch import Callback
+except ImportError as missing:
+    raise ImportError(
+        "Lightning must be installed for its callback, but it is not. Install it with `pip install lightning`."
+    ) from missing
+
+__all__ = ["GeometryCallback"]
+
+
+class GeometryCallback(Callback):
+    """Measures a fixed probe every so many steps, on the first process only, and never touches the loss.
+
+    Numbers go to the monitor's file and to the logger of the Lightning trainer. A regularizer belongs into
+    `training_step`: tap the model there and add `regularizer(states, step=self.global_step)` to the loss.
+
+    Args:
+        monitor: What is measured, and how often.
+        model: From the LightningModule to the language model inside it; the attribute `model` by default.
+    """
+
+    def __init__(self, monitor: Monitor, *, model: Callable[[Any], Any] | None = None) -> None:
+        self.monitor = monitor
+        self._model = model
+        self._step = -1
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """See that the probe fits, and measure step 0."""
+        model = self._inside(pl_module)
+        self.monitor.probe.check_fits(model)
+        if self.monitor.log is None and trainer.logger is not None:
+            self.monitor.log = lambda numbers: trainer.logger.log_metrics(numbers, step=trainer.global_step)
+        self._measure(trainer, model)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *given: Any, **named: Any) -> None:
+        """Measure if it is time; once a step, however many batches are accumulated."""
+        self._measure(trainer, self._inside(pl_module))
+
+    def _measure(self, trainer: Any, model: Any) -> None:
+        step = int(trainer.global_step)
+        if trainer.is_global_zero and step != self._step:
+            self._step = step
+            self.monitor.after_step(model, step)
+
+    def _inside(self, pl_module: Any) -> Any:
+        if self._model is not None:
+            return self._model(pl_module)
+        if not hasattr(pl_module, "model"):
+            raise ArgumentError(
+                f"Argument `model` must say where the language model of {type(pl_module).__name__} is, but it has no "
+                "attribute `model`. Write GeometryCallback(monitor, model=lambda module: module.decoder)."
+            )
+        return pl_module.model
