@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,16 @@ import torch
 import armillary as am
 import tiny
 from armillary.errors import ArgumentError, CheckMissed, UnsupportedModelError
-from armillary.models.capture import taps_of
+from armillary.models.capture import Tap, taps_of
 from armillary.models.matrices import plain_weights, without_plain_form
 from armillary.oracles import overlap as laws
 from armillary.studies.resistance import reproduction
 from armillary.studies.resistance.budget import clustering_budget
+from armillary.studies.resistance.heads_at_work import HeadsAtWork
 from armillary.studies.resistance.rungs import Idealized, Workshop
 from armillary.studies.resistance.sources import Sources, same_spectrum
 from armillary.studies.resistance.study import Resistance
+from armillary.studies.resistance.trial import axis_of, form_numbers, head_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -219,3 +222,79 @@ def test_rungs_that_do_not_apply_are_listed_with_the_reason_and_the_rest_remain(
     )  # fmt: skip
     assert "side by side" in study.left_out["trained-qkvo"]
     assert {"trained", "ablated-mlp", "idealized-beta1-full-unit"} <= {rung.name for rung in study.climbed}
+
+
+def test_the_trace_of_a_projection_is_one_of_minus_one_and_zero_for_a_rotation() -> None:
+    frame = torch.linalg.qr(torch.randn(12, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64))[0]
+    for sign in (1.0, -1.0):
+        found = form_numbers(sign * frame, frame)
+        assert found["trace"] == pytest.approx(sign, abs=1e-12)
+        assert found["positive_share"] == pytest.approx((1 + sign) / 2, abs=1e-12)
+        assert found["antisymmetric_share"] == pytest.approx(0.0, abs=1e-12)
+    turned = frame[:, :2] @ torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
+    found = form_numbers(turned, frame[:, :2])
+    assert found["trace"] == pytest.approx(0.0, abs=1e-12)
+    assert found["antisymmetric_share"] == pytest.approx(1.0, abs=1e-12)
+
+
+def test_numbers_of_a_head_are_those_of_its_dense_matrix() -> None:
+    draw = torch.Generator().manual_seed(3)
+    left, right = (torch.randn(10, 3, generator=draw, dtype=torch.float64) for _ in range(2))
+    dense = left @ right.mT
+    values = torch.linalg.eigvalsh((dense + dense.mT) / 2)
+    found = form_numbers(left, right)
+    assert found["top"] == pytest.approx(float(values[-1]))
+    assert found["second"] == pytest.approx(float(values[-2]))
+    assert found["bottom"] == pytest.approx(float(values[0]))
+    assert found["trace"] == pytest.approx(float(dense.trace() / (dense.norm() * 3**0.5)))
+
+
+def test_folding_the_gain_into_the_matrices_leaves_the_numbers_of_a_head_as_they_are() -> None:
+    weights = plain_weights(tiny.tiny_decoder("llama"))
+    block = weights.blocks[1]
+    assert block.attention_norm is not None
+    gain = block.attention_norm.gain
+    folded = {name: getattr(block.attention, name) * gain for name in ("query", "key", "value")}
+    norm = dataclasses.replace(block.attention_norm, gain=torch.ones_like(gain))
+    other = dataclasses.replace(
+        block, attention=dataclasses.replace(block.attention, **folded), attention_norm=norm
+    )  # fmt: skip
+    blocks = (weights.blocks[0], other, *weights.blocks[2:])
+    before, after = (head_table(one, gain="folded") for one in (weights, dataclasses.replace(weights, blocks=blocks)))
+    for name, values in before.items():
+        np.testing.assert_allclose(after[name], values, rtol=1e-5, atol=1e-7)
+
+
+def test_identity_scores_have_their_beta_for_a_slope_and_are_explained_by_overlaps() -> None:
+    dim, beta = 24, 3.0
+    decoder = tiny.tiny_decoder("gpt2", width=dim, heads=1)
+    weights = plain_weights(decoder)
+    eye = torch.eye(dim)[None]
+    blocks = tuple(
+        dataclasses.replace(
+            block,
+            attention=dataclasses.replace(
+                block.attention, query=eye, key=eye, query_offset=None, key_offset=None, scale=beta
+            ),
+            attention_norm=None,
+        )
+        for block in weights.blocks
+    )
+    heads = HeadsAtWork(dataclasses.replace(weights, blocks=blocks), layers=(0, 1, 2), documents=2)
+    rows = torch.nn.functional.normalize(
+        torch.randn(2, 9, dim, generator=torch.Generator().manual_seed(0)), dim=-1
+    )  # fmt: skip
+    heads.add(Tap(0), rows)
+    assert heads.arrays["score_slope"][:, 1] == pytest.approx(beta, abs=1e-5)
+    assert heads.arrays["score_explained"][:, 1] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_tokens_at_two_opposed_points_of_an_axis_are_seen_as_bipolar() -> None:
+    weights = plain_weights(tiny.tiny_decoder("llama"))
+    axis = axis_of(weights.blocks[0], 1).float()
+    rows = torch.stack([axis, axis, -axis, axis, -axis, -axis, axis])[None]
+    heads = HeadsAtWork(weights, layers=(0, 1), documents=1)
+    heads.add(Tap(0), rows)
+    assert heads.arrays["axis_two_points"][0, 1, 1] == pytest.approx(1.0, abs=1e-5)
+    assert heads.arrays["axis_minority"][0, 1, 1] == pytest.approx(0.5, abs=1e-6)
+    assert heads.arrays["axis_strength"][0, 1, 1] == pytest.approx(24.0, rel=1e-5)

@@ -7,9 +7,11 @@ import numpy as np
 from armillary.figures.described import told
 from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Rule, Style, View
 from armillary.figures.ladder_reading import LadderReading
+from armillary.figures.palette import SERIES
+from armillary.figures.reading import Numbers
 from armillary.figures.registry import figure_of_ladder
 
-__all__ = ["budget_bars", "budget_sums", "ladder", "paths"]
+__all__ = ["budget_bars", "budget_sums", "ladder", "paths", "token_paths"]
 
 COURSES = (
     ("mean_overlap", "normalize", "mean overlap", "mean overlap", "linear"),
@@ -38,6 +40,14 @@ NORM = Style("#D55E00", "dot", "diamond", 1.2)
 PARTS = (("attention", "attention", ATTENTION), ("mlp", "MLP", MLP))
 BUDGETED = ("trained", "trained-qkvo-mlp", "trained-qkvo-gaussian-mlp", "identity-mlp", "gaussian-all")
 SHADED = "Shaded: document-bootstrap intervals."
+FOLLOWED = 6
+"""Tokens that are followed through depth."""
+
+CLOUDS = (
+    Style("#9a9a9a", "solid", "circle", 0.7),
+    Style("#56B4E9", "solid", "square", 0.7),
+    Style("#D55E00", "solid", "x", 0.7),
+)
 
 
 @figure_of_ladder
@@ -79,6 +89,8 @@ def _course(
     )
     if not curves:
         return None
+    if preparation == "normalize" and any(name.startswith("initial") for name in names):
+        curves += reading.predicted(measurement)
     isotropic = reading.isotropic("participation_rank", preparation) if measurement == "participation_rank" else 0.0
     known = measurement in ("participation_rank", "mean_overlap")
     rules = (Rule(f"isotropic cloud {isotropic:.3g}", y=isotropic),) if known else ()
@@ -105,7 +117,7 @@ def budget_bars(reading: LadderReading) -> Drawing | None:
         f"{SHADED}",
         told(f"The clustering budget; {options[0]}", views[0].panels),
         tuple(views),
-        (Control("rung", options, "choice", options[0]),) if len(views) > 1 else (),
+        (Control("rung", options, "choice", options[0]),),
         columns=2,
     )
 
@@ -182,6 +194,12 @@ def paths(reading: LadderReading) -> Drawing | None:
         ("update_radial", "radial part of the MLP's step", "u.x / |x|²", "block"),
         ("path_length", "angle turned since the embedding", "radians", ""),
         ("path_straightness", "straightness of the path", "angle across / angle turned", ""),
+        ("neighbor_overlap_to_previous", "neighbors kept from the layer before", "share of 10", ""),
+        ("neighbor_overlap_to_embedding", "neighbors kept from the embedding", "share of 10", ""),
+        ("groups_born", "groups born", "groups", ""),
+        ("groups_merged", "mergers of groups", "events", ""),
+        ("groups_lost", "groups lost", "groups", ""),
+        ("group_persisting_share", "tokens that stay with their group", "share of tokens", ""),
     ):
         where = {"tap": tap, "tokens": "without_first"} if tap else {}
         shown_here = tuple(name for name in names if variable != "update_radial" or not name.startswith("ablated"))
@@ -204,8 +222,48 @@ def paths(reading: LadderReading) -> Drawing | None:
         "paths",
         "Representation drift: how far and how straight tokens go",
         "Angles by which a sublayer turns a token, the angle turned since the embedding, and its share that is left "
-        f"between embedding and here: 1 on a great circle. Mean over tokens without the first. {SHADED}",
+        "between embedding and here: 1 on a great circle. Mean over tokens without the first. Groups: "
+        f"{reading.study['grouping']}, rows centered; each number speaks of the step from the layer before. {SHADED}",
         told("Representation drift", shown),
         (View((), shown),),
-        columns=2,
+        columns=3,
     )
+
+
+@figure_of_ladder
+def token_paths(reading: LadderReading) -> Drawing | None:
+    """A few tokens of the first document followed through depth, in the plane where its states spread most."""
+    if "token_path" not in reading.dataset:
+        return None
+    first = reading.dataset["token_path"].isel(document=0).transpose("layer", "position", "path_axis")
+    points = np.asarray(first.values, dtype=np.float64)
+    tokens = points.shape[1]
+    words = list((reading.provenance.get("first_document") or {}).get("tokens") or [])
+    chosen = sorted({round(1 + k * (tokens - 2) / (FOLLOWED - 1)) for k in range(FOLLOWED)})
+    at = (0, len(points) // 2, len(points) - 1)
+    curves = [
+        Curve(f"all tokens, layer {reading.layers[place]}", *_plane(points[place]), style=look, shape="points")
+        for place, look in zip(at, CLOUDS, strict=True)
+    ]
+    for place, look in zip(chosen, SERIES[1:], strict=False):
+        text = "".join(c for c in words[place].strip() if c.isprintable() and c != "$") if place < len(words) else ""
+        name = f"token {place}" + (f", “{text}”" if text else "")
+        curves.append(Curve(name, *_plane(points[:, place]), style=Style(look.color, look.dash, look.marker, 1.2)))
+    title = f"{reading.documents[0]}"
+    panel = Panel(title, Axis("first principal direction"), Axis("second principal direction"), tuple(curves))
+    return Drawing(
+        "token_paths",
+        "Tokens of one document followed through depth",
+        "Unit rows of the decoder as loaded at all layers, along the two directions in which they spread most over all "
+        "layers together: paths of a few tokens, and the whole document at the first, a middle and the last layer. "
+        "Most of what happens lies outside of any plane; distances here are lower bounds.",
+        told("Paths of tokens in a plane", (panel,)),
+        (View((), (panel,)),),
+        columns=1,
+        height=0.8,
+    )
+
+
+def _plane(points: Numbers) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Rows of two numbers as the positions of a curve."""
+    return tuple(points[:, 0].tolist()), tuple(points[:, 1].tolist())

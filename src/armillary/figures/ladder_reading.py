@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from armillary.errors import ArmillaryError
-from armillary.figures.drawing import Style
+from armillary.figures.drawing import Curve, Style
 from armillary.figures.palette import SERIES, TRAINED
 from armillary.figures.reading import Reading
 from armillary.studies.resistance.budget import Budget, clustering_budget
@@ -42,6 +44,9 @@ GROUPS = (
 """Views of the ladder: words, and the group of rungs."""
 
 _LOOKS = (*SERIES[1:], *(Style(one.color, "dash", "star", 1.3) for one in SERIES[1:]))
+
+
+_NULLS = tuple(Style(color, "dot", "none", 1.0) for color in ("#6b6b6b", "#D55E00", "#009E73"))
 
 
 class LadderReading(Reading):
@@ -104,6 +109,22 @@ class LadderReading(Reading):
             return TRAINED
         others = [name for name in among if name != "trained"]
         return _LOOKS[others.index(condition) % len(_LOOKS)]
+
+    def predicted(self, measurement: str) -> tuple[Curve, ...]:
+        """What the wide-limit recursion gives for random matrices, one curve a null model.
+
+        Args:
+            measurement: "mean_overlap" or "participation_rank".
+        """
+        name = f"null_{measurement}"
+        if name not in self.dataset:
+            return ()
+        found = []
+        for null, look in zip(self.options("null"), _NULLS, strict=False):
+            values = np.asarray(self.dataset[name].sel(null=null).mean("document").values, dtype=np.float64)
+            x = tuple(float(layer) for layer in self.layers)
+            found.append(Curve(f"predicted, {null}", x, tuple(values.tolist()), style=look))
+        return tuple(found)
 
     def budget(self, condition: str, measurement: str, preparation: str, tokens: str) -> Budget | None:
         """The budget of a number in one condition; None where the record has none."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import numpy as np
+
 from armillary.errors import ArmillaryError
 from armillary.estimates import METHOD, MINIMUM_MEMBERS, Estimate
 from armillary.figures.ladder_reading import LadderReading
@@ -17,6 +19,9 @@ from armillary.studies.resistance.verdict import HEADLINE, Finding, difference, 
 
 __all__ = ["ladder_page"]
 
+MINORITY, TWO_POINTS = 0.25, 0.8
+"""When tokens are called bipolar along an axis."""
+
 Content = Callable[[LadderReading], Markup]
 
 SECTIONS: tuple[tuple[str, str, str, tuple[str | Content, ...]], ...] = (
@@ -24,7 +29,19 @@ SECTIONS: tuple[tuple[str, str, str, tuple[str | Content, ...]], ...] = (
     ("ladder", "The ladder", "Ladder", ("ladder", lambda reading: _contrasts(reading))),
     ("budget", "The clustering budget", "Budget", ("budget_bars", "budget_sums", lambda reading: _totals(reading))),
     ("initial", "Trained minus initial", "Initial", (lambda reading: _initial(reading),)),
-    ("paths", "Representation drift", "Drift", ("paths",)),
+    (
+        "heads",
+        "Matrices on trial",
+        "Heads",
+        (
+            "head_maps",
+            "head_traces",
+            lambda reading: _heads(reading),
+            "heads_at_work",
+            lambda reading: _bipolar(reading),
+        ),
+    ),
+    ("paths", "Representation drift", "Drift", ("token_paths", "paths")),
     ("left-out", "Rungs that do not apply", "Left out", (lambda reading: _left_out(reading),)),
     ("limits", "What these numbers do not show", "Limits", (lambda reading: _limits(reading),)),
     ("methods", "Methods", "Methods", (lambda reading: _methods(reading), lambda reading: _definitions(reading))),
@@ -180,6 +197,60 @@ def _initial(reading: LadderReading) -> Markup:
     return join([paragraph(words), *found])
 
 
+def _heads(reading: LadderReading) -> Markup:
+    """How many heads attract, trained and beside it."""
+    if "head_vo_trace" not in reading.dataset:
+        return Markup("")
+    rows = []
+    for source in reading.options("source"):
+        for form, words in (("vo", "W_O W_V"), ("qk", "W_Q^T W_K")):
+            here = {"source": source, "gain": "folded"}
+            trace, positive, antisymmetric = (
+                reading.dataset[f"head_{form}_{name}"].sel(here).values.ravel()
+                for name in ("trace", "positive_share", "antisymmetric_share")
+            )
+            cells = [
+                f"{int((trace > 0).sum())} of {trace.size}", f"{trace.mean():.3f}",
+                f"{trace.min():.3f} to {trace.max():.3f}", f"{positive.mean():.3f}", f"{antisymmetric.mean():.3f}",
+            ]  # fmt: skip
+            rows.append([source, words, *(cell.replace("-", "−") for cell in cells)])
+    heads = ["matrices", "form", "heads with positive trace", "mean trace", "range", "positive share", "antisymmetric"]
+    caption = (
+        "Signs of heads: normalized traces, share of the symmetric part's squared eigenvalues that are positive, share "
+        "of the antisymmetric part; gain folded in."
+    )
+    return table(caption, heads, rows)
+
+
+def _bipolar(reading: LadderReading) -> Markup:
+    """For how many heads the idealization would make two opposed groups stable, and in how many tokens stand so."""
+    if "head_vo_trace" not in reading.dataset or "axis_minority" not in reading.dataset:
+        return Markup("")
+    here = {"source": "trained", "gain": "folded"}
+    top, second = (reading.dataset[f"head_vo_{name}"].sel(here).values for name in ("top", "second"))
+    layers = [layer for layer in reading.layers if layer > 0]
+    at = [layer - 1 for layer in layers]
+    work = {
+        name: reading.dataset[name]
+        .sel(condition="trained", layer=layers)
+        .mean("document")
+        .transpose("layer", "head")
+        .values
+        for name in ("score_slope", "axis_minority", "axis_two_points")
+    }
+    ratio = np.clip(second[at], 0, None) / top[at]
+    stable = (np.tanh(np.clip(work["score_slope"], 0, None)) > ratio) & (top[at] > 0)
+    seen = (work["axis_minority"] >= MINORITY) & (work["axis_two_points"] >= TWO_POINTS)
+    return paragraph(
+        f"Two opposed groups along a head's axis are stable in the idealization where tanh β exceeds λ₂/λ₁. With the "
+        "slope of scores for β and the symmetric part of W_O W_V for the eigenvalues that holds for "
+        f"{int(stable.sum())} of {stable.size} heads. Tokens that stand at two opposed points of that axis (at least "
+        f"{MINORITY:g} of them on either side, and {TWO_POINTS:g} of the two-point number) are seen for "
+        f"{int(seen.sum())} heads, and for {int((stable & seen).sum())} where they would be stable. The condition "
+        "supposes identity scores and one head; it is no prediction for a decoder."
+    )
+
+
 def _left_out(reading: LadderReading) -> Markup:
     left = dict(reading.study.get("left_out") or {})
     if not left:
@@ -207,6 +278,11 @@ def _limits(reading: LadderReading) -> Markup:
             "Overlap is not consensus of meaning.",
             "Much of the alignment of a trained decoder is an offset in a few coordinates; read every overlap beside "
             "the one without rogue coordinates and beside the centered participation rank.",
+        ),
+        (
+            "A prediction for random matrices is no fit.",
+            "The wide-limit curves know the sizes of matrices only, and even attention at first; where they miss a "
+            "fresh decoder, width or sharp scores are the reason.",
         ),
         (
             "Random matrices are one draw.",

@@ -11,7 +11,7 @@ from armillary.models.conditions import Ablated, Initial, Trained
 from armillary.studies.resistance.rungs import IDENTITY, NONE, Idealized, Matrices, Real, Rung, Shuffled
 from armillary.studies.resistance.sources import GAUSSIAN, SPECTRUM, TRAINED
 
-__all__ = ["GROUPS_OF_RUNGS", "SEEDS", "chosen_rungs", "ladder"]
+__all__ = ["GROUPS_OF_RUNGS", "RECIPES", "SEEDS", "chosen_rungs", "ladder"]
 
 SEEDS = (0, 1, 2)
 """Of fresh decoders: an interval of trained minus initial resamples them too."""
@@ -29,6 +29,7 @@ GROUPS_OF_RUNGS = {
 """Names that stand for several rungs."""
 
 RECIPES = ("released", "library")
+"""Spreads of fresh weights: what the released configuration says, and what the library fills in."""
 
 
 def ladder(decoder: Decoder) -> tuple[tuple[str, Rung], ...]:
@@ -175,6 +176,26 @@ def _attention(facts: DecoderFacts) -> list[Rung]:
             neighbor="trained-qkvo",
             change="Gaussian matrices",
         ),
+        _named(
+            "trained-qkvo-unit-gains",
+            "trained Q, K, V, O; no MLP, norms without gain",
+            2,
+            TRAINED,
+            TRAINED,
+            reading="unit gains",
+            neighbor="trained-qkvo",
+            change="norms without gain",
+        ),
+        _named(
+            "gaussian-unit-gains",
+            "Gaussian Q, K, V, O, standard deviations kept; norms without gain",
+            2,
+            GAUSSIAN,
+            GAUSSIAN,
+            reading="unit gains",
+            neighbor="trained-qkvo-unit-gains",
+            change="Gaussian matrices",
+        ),
     ]
     for recipe in _recipes(facts):
         source = f"initial-{recipe}-seed0"
@@ -278,6 +299,7 @@ def _mlp(facts: DecoderFacts) -> list[Rung]:
 def _equal(facts: DecoderFacts) -> list[Rung]:
     """The main rungs with steps of one length: what depends on the steps shows beside what does not."""
     main: tuple[str, ...] = ("identity", "trained-qk", "trained-vo", "trained-qkvo", "spectrum-v", "gaussian")
+    main += ("trained-qkvo-unit-gains", "gaussian-unit-gains")
     main += ("trained-mlp-only", "trained-qkvo-mlp", "trained-qkvo-gaussian-mlp", "gaussian-all")
     fresh = [f"{recipe}-{what}" for recipe in _recipes(facts) for what in ("qkvo", "all")]
     names = {*main, *fresh}

@@ -16,7 +16,7 @@ from armillary.models.anatomy import Decoder
 from armillary.models.conditions import Initial, parse_condition
 from armillary.models.matrices import PlainAttention, PlainWeights, plain_weights
 
-__all__ = ["GAUSSIAN", "SPECTRUM", "TRAINED", "Sources", "gaussian_twin", "same_spectrum"]
+__all__ = ["GAUSSIAN", "SPECTRUM", "TRAINED", "Sources", "gaussian_twin", "same_score_spectrum", "same_spectrum"]
 
 TRAINED, GAUSSIAN, SPECTRUM = "trained", "gaussian", "spectrum"
 """Names of sources; a fresh draw is named as its condition, `initial-library-seed0` for instance."""
@@ -78,6 +78,15 @@ class Sources:
         with condition.applied(self.decoder) as applied:
             return plain_weights(applied.decoder)
 
+    def random_directions(self) -> PlainWeights:
+        """The decoder's matrices with the singular values of both forms of every head kept, and nothing else."""
+        drawn = self(SPECTRUM)
+        blocks = tuple(
+            replace(block, attention=same_score_spectrum(block.attention, self._draw(-layer)))
+            for layer, block in enumerate(drawn.blocks, 1)
+        )
+        return replace(drawn, blocks=blocks)
+
     def _draw(self, layer: int) -> torch.Generator:
         return torch.Generator().manual_seed(self.seed * 1_000_003 + 7919 * abs(layer) + (layer < 0))
 
@@ -112,6 +121,27 @@ def same_spectrum(own: PlainAttention, draw: torch.Generator) -> PlainAttention:
         output=(left * singular[:, None, :]).to(own.output),
         value_offset=None,
         output_offset=None,
+    )
+
+
+def same_score_spectrum(own: PlainAttention, draw: torch.Generator) -> PlainAttention:
+    """Each head's scale W_Q^T W_K with its own singular values between random orthonormal frames, without offsets.
+
+    Args:
+        own: The decoder's; values and outputs stay.
+        draw: Where the frames come from.
+    """
+    heads, size, dim = own.query.shape
+    key = own.key.repeat_interleave(heads // len(own.key), 0)
+    singular = own.scale * torch.linalg.svdvals(_triangle(own.query.mT) @ _triangle(key.mT).mT)
+    left, right = torch.linalg.qr(torch.randn(2, heads, dim, size, generator=draw, dtype=torch.float64))[0]
+    return replace(
+        own,
+        query=(left * singular[:, None, :]).mT.to(own.query),
+        key=right.mT.to(own.key),
+        scale=1.0,
+        query_offset=None,
+        key_offset=None,
     )
 
 

@@ -19,6 +19,7 @@ from armillary.models.anatomy import Decoder
 from armillary.models.capture import Tap
 from armillary.models.contract import prove, require
 from armillary.models.documents import Documents
+from armillary.models.matrices import without_plain_form
 from armillary.observables.cloud import Calibration
 from armillary.observables.declaration import Preparation
 from armillary.observables.rank import isotropic_participation_rank, rank_ceiling
@@ -40,7 +41,9 @@ from armillary.studies.origin import origin, processor, versions
 from armillary.studies.plan import GROUPS, TAPS
 from armillary.studies.resistance.calibrating import Reader, pace_of
 from armillary.studies.resistance.cost import cost
-from armillary.studies.resistance.ladder import chosen_rungs
+from armillary.studies.resistance.heads_at_work import HeadsAtWork, head_variables
+from armillary.studies.resistance.ladder import RECIPES, chosen_rungs
+from armillary.studies.resistance.nulls import null_variables
 from armillary.studies.resistance.numbers import (
     AFTER_BLOCKS,
     EVERYWHERE,
@@ -51,7 +54,9 @@ from armillary.studies.resistance.numbers import (
 )
 from armillary.studies.resistance.reproduction import require_reproduced
 from armillary.studies.resistance.rungs import Matrices, Pass, Rung, Workshop
-from armillary.studies.resistance.sources import Sources
+from armillary.studies.resistance.sources import SPECTRUM, TRAINED, Sources
+from armillary.studies.resistance.trial import GAINS, declared_heads, head_table
+from armillary.studies.resistance.wandering import AXES, Wandering, wandering_variables
 from armillary.studies.station import threads
 
 if TYPE_CHECKING:
@@ -60,6 +65,7 @@ if TYPE_CHECKING:
 __all__ = ["Resistance"]
 
 ROGUE_COORDINATES = 3
+LEVEL_OF_DECODERS = 4
 PROVED_TOKENS = 64
 """Tokens of the first document on which the matrices are put to the proof."""
 
@@ -195,6 +201,8 @@ class Resistance:
         import xarray as xr
 
         tokens, width = self.documents.tokens, self.decoder.facts.width
+        heads, axes = self._heads()
+        nulls, null_axis = null_variables(self.decoder, self.documents, tuple(self.layers or ()), self._recipes)
         prepared = [Preparation.parse(one) for one in PREPARATIONS]
         counts = [tokens, tokens - 1]
         return with_words(
@@ -210,6 +218,8 @@ class Resistance:
                         np.asarray([[isotropic_participation_rank(n, width, one) for one in prepared] for n in counts]),
                         {"definition": "participation rank of an isotropic cloud of that size, n d / (n + d - 1)"},
                     ),
+                    **heads,
+                    **nulls,
                 },
                 coords={
                     "condition": [rung.name for rung in self.climbed],
@@ -218,10 +228,35 @@ class Resistance:
                     "tokens": list(TOKENS),
                     "preparation": list(PREPARATIONS),
                     "document": list(self.documents.titles),
+                    **axes,
+                    **null_axis,
+                    "position": np.arange(tokens),
+                    "path_axis": np.arange(AXES),
                 },
                 attrs={"layers": self.decoder.facts.layers, "width": width, "tokens_per_document": tokens},
             )
         )
+
+    def _heads(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Numbers of every head's matrices: the decoder's, of random directions, and fresh ones; and their axes."""
+        facts = self.decoder.facts
+        heads = {"head": np.arange(facts.heads)}
+        if without_plain_form(self.decoder):
+            return {}, heads
+        names = (TRAINED, SPECTRUM, *(f"initial-{name}-seed{self.seed}" for name in self._recipes))
+        sources = Sources(self.decoder, self.seed)
+        made = (sources.random_directions() if name == SPECTRUM else sources(name) for name in names)
+        tables = [{gain: head_table(weights, gain=gain) for gain in GAINS} for weights in made]
+        axes = {"source": list(names), "gain": list(GAINS), "block": np.arange(1, facts.layers + 1)}
+        return declared_heads(tables, names), axes | heads
+
+    @property
+    def _recipes(self) -> tuple[str, ...]:
+        """Recipes of fresh decoders whose spread is known; one where both are the same number."""
+        facts = self.decoder.facts
+        spreads = {"released": facts.released_spread, "library": facts.library_spread}
+        known = tuple(name for name in RECIPES if spreads[name] is not None)
+        return known if len({spreads[name] for name in known}) == len(known) else known[:1]
 
     def cost(self) -> dict[str, Any]:
         """What a run would take, estimated from one document; nothing is written."""
@@ -258,9 +293,10 @@ class _Climb:
                 {
                     **origin(study.decoder, study.documents, promises=promises, calibration=study.calibration),
                     "reproduction": self._reproduction(),
+                    "first_document": self._first_document(),
                 },
                 study.frame(),
-                variables(study.documents.tokens, study.decoder.facts.width),
+                variables(study.documents.tokens, study.decoder.facts.width) | head_variables() | wandering_variables(),
             ),
         )
         if (found := len(self.journal.units())) and notice is not None:
@@ -286,6 +322,12 @@ class _Climb:
             "largest_relative_departure": max(found.values()),
             "by_tap": {f"{tap.name} {tap.layer}": value for tap, value in found.items()},
         }
+
+    def _first_document(self) -> dict[str, Any]:
+        """The tokens whose paths are drawn, as text where there is a tokenizer."""
+        ids, tokenizer = self.study.documents.token_ids[0].tolist(), self.study.decoder.tokenizer
+        texts = [str(one) for one in ids] if tokenizer is None else [tokenizer.decode([one]) for one in ids]
+        return {"title": self.study.documents.titles[0], "tokens": texts}
 
     def _rung(self, place: int, rung: Rung) -> None:
         """Calibrate one rung and measure its chunks, each unless it is there already."""
@@ -334,14 +376,31 @@ class _Climb:
         )  # fmt: skip
         times = rung.times(self.workshop) if hasattr(rung, "times") else ()
 
+        heads = None
+        if rung.name == "trained" and not without_plain_form(study.decoder):
+            trained = self.workshop.sources.trained
+            heads = HeadsAtWork(trained, layers=tuple(study.layers or ()), documents=len(ids))
+
+        drift = None
+        if rung.level == LEVEL_OF_DECODERS:
+            drift = Wandering(
+                layers=tuple(study.layers or ()), documents=len(ids), tokens=study.documents.tokens,
+                paths=rung.name == "trained",
+            )  # fmt: skip
+
         def heard(tap: Tap, residual: Tensor, read: Tensor) -> None:
             require_finite(residual, tap=tap, condition=rung.name, titles=titles)
             numbers.add(tap, residual, read)
+            if heads is not None:
+                heads.add(tap, residual)
+            if drift is not None:
+                drift.add(tap, residual)
 
         through(ids, heard)
         for layer, at in enumerate(times):
             numbers.at_time(layer, at)
-        return numbers.arrays | {IDS: ids.numpy(), SECONDS: np.asarray(time.perf_counter() - began)}
+        found = numbers.arrays | ({} if heads is None else heads.arrays) | ({} if drift is None else drift.finish())
+        return found | {IDS: ids.numpy(), SECONDS: np.asarray(time.perf_counter() - began)}
 
     def _tell(self, sentence: str, more: int) -> None:
         self.done += more

@@ -183,6 +183,12 @@ def _circuits(record: Record) -> Iterator[Finding]:
 def _specific(record: Record) -> Iterator[Finding]:
     pairs = (
         ("trained-qkvo", "gaussian", "trained Q, K, V, O", "Gaussian ones of the same standard deviations"),
+        (
+            "trained-qkvo-unit-gains",
+            "gaussian-unit-gains",
+            "trained Q, K, V, O without gains",
+            "Gaussian ones of the same standard deviations without gains",
+        ),
         ("trained-qkvo", "spectrum-v", "trained V, O", "V, O of random directions with the same singular values"),
         ("trained-qkvo-mlp", "gaussian-all", "trained attention and MLPs", "Gaussian ones of the same sizes"),
     )
