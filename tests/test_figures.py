@@ -69,7 +69,7 @@ def _curves(drawing: Drawing):
 
 
 def test_every_figure_has_something_to_draw_from_the_sample_record(drawn):
-    assert tuple(sorted(drawn)) == figure_names()
+    assert {*drawn, "before_and_after_gauges"} == set(figure_names())  # tests/test_gauge_pages.py draws that one
     assert len(drawn) >= 12
 
 
@@ -313,7 +313,7 @@ def test_every_measurement_of_the_study_stands_in_a_figure():
 def test_a_real_record_is_drawn_and_printed(kind, tmp_path):
     reading = Reading(real_record(kind))
     drawn = drawings(reading)
-    assert set(figure_names()) - set(drawn) == (
+    assert set(figure_names()) - set(drawn) - {"before_and_after_gauges"} == (  # gauges are tried by an audit only
         {
             "alignment",
             "between_layers",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 
 import armillary as am
 import tiny
@@ -17,7 +19,6 @@ from armillary.models.gauges.listing import controls, gauges
 from armillary.models.gauges.places import overheard
 from armillary.models.gauges.precise import float64_copy, kept_wide
 from armillary.models.gauges.wiring import wiring_of
-from armillary.studies.gauging import GaugedNumbers
 from armillary.studies.placed import Ledger
 
 IDS = tiny.tiny_ids(documents=3, tokens=10)
@@ -28,7 +29,7 @@ def decoder_of(family: str) -> am.Decoder:
     return tiny.tiny_decoder(family, **({"attention_bias": True} if family == "llama" else {}), layers=2)
 
 
-def judged(found: GaugedNumbers, gauge: str) -> list[tuple[str, str, str]]:
+def judged(found: am.GaugedNumbers, gauge: str) -> list[tuple[str, str, str]]:
     """Place, number and word of every verdict."""
     made = found.verdicts(gauge, level=0.95, resamples=200, seed=0)
     return [(number.place, number.number, one.word) for number, one in zip(found.numbers, made, strict=True)]
@@ -39,11 +40,11 @@ def test_a_gauge_moves_numbers_only_where_it_says_so_and_no_theorem_is_refuted(f
     decoder = decoder_of(family)
     found = am.numbers_under(decoder, IDS, layers=(0, 1, 2), measurements=SMALL)
     assert set(found.under) | set(found.refused) == set(gauges()) and not set(found.under) & set(found.refused)
-    for name, one in found.under.items():
+    for name in found.under:
         words = judged(found, name)
         assert not [entry for entry in words if entry[2] in ("claim refuted", "not resolved")], name
-        moved = {place for place, _, word in words if word == "changes"}
-        assert moved <= {"first" if p == "stream" else p for p in one.gauge.reach} | set(one.gauge.reach), name
+        moved, reach = {place for place, _, word in words if word == "changes"}, gauges()[name].reach
+        assert moved <= {"first" if p == "stream" else p for p in reach} | set(reach), name
     moving = {"fold-gains": "read", "value-output": "value", "head-permutation": "attention", "rotation": "stream"}
     for name, place in moving.items():
         assert any(entry[0] == place and entry[2] == "changes" for entry in judged(found, name)), name
@@ -172,12 +173,19 @@ def test_what_cannot_be_measured_is_refused_and_the_remedy_works() -> None:
         found.verdicts("k", level=0.95, resamples=200, seed=0)
 
 
-def test_the_dataset_holds_what_was_measured() -> None:
-    found = am.numbers_under(decoder_of("llama"), IDS, {"f": am.FoldGains("all")}, layers=(1,), measurements=SMALL)
-    data = found.dataset()
-    assert dict(data.sizes) == {"document": 3, "number": len(found.numbers), "gauge": 1}
-    np.testing.assert_array_equal(data["after"].sel(gauge="f"), found.under["f"].after)
-    assert float(data["output_difference"][0]) == found.under["f"].proof.difference
+def test_a_dataset_holds_all_of_it_and_judges_alike(tmp_path: Path) -> None:
+    chosen = {"f": am.FoldGains("all"), "b": am.ValueBias(), "k": am.KeyBias(1.0, 0)}
+    found = am.numbers_under(decoder_of("llama"), IDS, chosen, layers=(1,), measurements=SMALL)
+    found.dataset().to_netcdf(tmp_path / "held.nc", engine="h5netcdf")
+    with xr.open_dataset(tmp_path / "held.nc", engine="h5netcdf") as data:
+        again = am.GaugedNumbers.of(data.load())
+    assert again is not None and again.numbers == found.numbers and again.titles == found.titles
+    assert again.refused == found.refused and list(again.under) == ["f", "b"]
+    choices = {"level": 0.95, "resamples": 200, "seed": 0}
+    assert again.rows(**choices) == found.rows(**choices)
+    assert {row["verdict"] for row in again.rows(**choices)} == {"changes", "proved and survived"}
+    assert again.under["f"].proof == found.under["f"].proof and "float64" in again.under["f"].proof
+    assert am.GaugedNumbers.of(data.drop_vars("gauge_after")) is None
 
 
 def test_coordinate_numbers_have_their_closed_forms() -> None:
@@ -211,8 +219,8 @@ def test_the_default_decoder_is_verified_and_its_numbers_move_where_they_should(
     found = am.numbers_under(decoder, ids, chosen, layers=(12,))
     names = [str(one) for one in found.numbers]
     for name, one in found.under.items():
-        assert one.proof.difference < 1e-9, str(one.proof)
-        assert one.proof.narrow_difference < 10 * one.proof.floor
+        assert one.difference < 1e-9, one.proof
+        assert one.narrow_difference < 10 * one.output_floor
         assert not [entry for entry in judged(found, name) if entry[2] == "claim refuted"]
     share = names.index("stream, first token: largest_coordinate_share | as given, layer 12")
     assert found.before[:, share].min() > 0.9 and found.under["rotation"].after[:, share].max() < 0.1

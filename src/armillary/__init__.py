@@ -237,7 +237,7 @@ _PUBLIC = {
     "default_measurements": "armillary.studies.plan",
     "Backend": "armillary.studies.backend",
     "numbers_under": "armillary.studies.gauging",
-    "GaugedNumbers": "armillary.studies.gauging",
+    "GaugedNumbers": "armillary.records.gauged",
     "Laboratory": "armillary.studies.laboratory",
     "Simulation": "armillary.studies.simulation",
     "Resistance": "armillary.studies.resistance.study",
@@ -445,6 +445,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.observables.rank import variance_components as variance_components
     from armillary.records.exports import read_arrays as read_arrays
     from armillary.records.exports import read_table as read_table
+    from armillary.records.gauged import GaugedNumbers as GaugedNumbers
     from armillary.records.record import Record as Record
     from armillary.shapes import Configuration as Configuration
     from armillary.shapes import Overlaps as Overlaps
@@ -453,7 +454,6 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.shapes import Value as Value
     from armillary.studies.backend import Backend as Backend
     from armillary.studies.captured import CapturedStates as CapturedStates
-    from armillary.studies.gauging import GaugedNumbers as GaugedNumbers
     from armillary.studies.gauging import numbers_under as numbers_under
     from armillary.studies.laboratory import Laboratory as Laboratory
     from armillary.studies.plan import Plan as Plan

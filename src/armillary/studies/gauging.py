@@ -6,128 +6,26 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from armillary.errors import ArgumentError
-from armillary.invariance.verdicts import Verdict, verdicts
 from armillary.models.anatomy import Decoder
 from armillary.models.gauges.declaration import Gauge
 from armillary.models.gauges.listing import gauges_of
 from armillary.models.gauges.places import overheard
-from armillary.models.gauges.verification import GaugeProof, GaugeTrial, Untie
+from armillary.models.gauges.verification import GaugeTrial, Untie
 from armillary.observables.declaration import Measurement
-from armillary.studies.placed import Ledger, PlacedNumber, reason_for
+from armillary.records.gauged import GaugedNumbers, UnderGauge
+from armillary.studies.placed import Ledger, reason_for
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-__all__ = ["GaugedNumbers", "UnderGauge", "numbers_under"]
+__all__ = ["numbers_under"]
 
 LEAST = 1024 * torch.finfo(torch.float64).eps
 """The floor below which none goes, relative to the largest value that a number took."""
-
-
-@dataclass(frozen=True, eq=False)
-class UnderGauge:
-    """One gauge: its proof, and every number after it.
-
-    Attributes:
-        gauge: which.
-        proof: that outputs did not move.
-        after: float64 `documents numbers`.
-        reasons: why a number cannot move, one for each; None where nothing says so.
-    """
-
-    gauge: Gauge
-    proof: GaugeProof
-    after: np.ndarray
-    reasons: tuple[str | None, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class GaugedNumbers:
-    """Numbers of a decoder on documents before and after gauges, in float64 throughout.
-
-    Attributes:
-        decoder: its name.
-        titles: of the documents.
-        numbers: names of the columns.
-        before: float64 `documents numbers`.
-        floor: `numbers`: how far the same number is from that of a pass in float32, the type a laboratory takes it in
-            (for a decoder in float64, that distance times 2^-29, the ratio of the two types' roundings), or how far
-            rounding of these states in float64 moves it, where that is more: a singular value of zero shows as one of
-            1e-8.
-        under: gauges that were verified, by name.
-        refused: gauges that the decoder does not admit, with the reason.
-    """
-
-    decoder: str
-    titles: tuple[str, ...]
-    numbers: tuple[PlacedNumber, ...]
-    before: np.ndarray
-    floor: np.ndarray
-    under: Mapping[str, UnderGauge]
-    refused: Mapping[str, str]
-
-    def verdicts(self, gauge: str, *, level: float, resamples: int, seed: int) -> list[Verdict]:
-        """A verdict on every number under one gauge, in the order of `numbers`.
-
-        Args:
-            gauge: its name.
-            level: nominal coverage of the intervals.
-            resamples: how often documents are resampled.
-            seed: of the resampling.
-
-        Raises:
-            ArgumentError: the gauge was not applied.
-        """
-        if gauge not in self.under:
-            raise ArgumentError(
-                f"Argument `gauge` must be one that was applied, but {gauge!r} was not"
-                + (f" ({self.refused[gauge]})" if gauge in self.refused else "")
-                + f". Applied: {', '.join(self.under) or 'none'}."
-            )
-        one = self.under[gauge]
-        return verdicts(
-            self.before,
-            one.after,
-            floors=self.floor,
-            reasons=list(one.reasons),
-            level=level,
-            resamples=resamples,
-            seed=seed,
-        )
-
-    def dataset(self) -> xr.Dataset:
-        """Before, after and floor as a labeled dataset over gauge, number and document."""
-        import xarray as xr
-
-        after = (
-            np.stack([one.after for one in self.under.values()]) if self.under else np.empty((0, *self.before.shape))
-        )
-        proofs = [one.proof for one in self.under.values()]
-        return xr.Dataset(
-            {
-                "before": (("document", "number"), self.before),
-                "after": (("gauge", "document", "number"), after),
-                "floor": (("number",), self.floor),
-                "output_difference": (("gauge",), [one.difference for one in proofs]),
-                "output_difference_narrow": (("gauge",), [one.narrow_difference for one in proofs]),
-                "output_floor": (("gauge",), [one.floor for one in proofs]),
-            },
-            coords={
-                "gauge": list(self.under),
-                "document": list(self.titles),
-                "place": ("number", [one.place for one in self.numbers]),
-                "measurement": ("number", [one.number for one in self.numbers]),
-                "layer": ("number", [one.layer for one in self.numbers]),
-            },
-            attrs={"decoder": self.decoder},
-        )
 
 
 def numbers_under(
@@ -187,8 +85,15 @@ def numbers_under(
             refused[name] = why
             continue
         _, proof = trial.under(gauge)
-        reasons = tuple(reason_for(gauge, number) for number in names)
-        under[name] = UnderGauge(gauge, proof, heard[-1].table()[1].numpy(), reasons)
+        under[name] = UnderGauge(
+            label=gauge.label,
+            proof=str(proof),
+            difference=proof.difference,
+            narrow_difference=proof.narrow_difference,
+            output_floor=proof.floor,
+            after=heard[-1].table()[1].numpy(),
+            reasons=tuple(reason_for(gauge, number, heard[0].measurements.get(number)) for number in names),
+        )
     if gauges is None:
         refused = dict(gauges_of(decoder, untie=untie).refused)
     titles = getattr(documents, "titles", None) or tuple(f"document {k}" for k in range(1, len(trial.ids) + 1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -18,9 +17,10 @@ from armillary.observables.cloud import Cloud
 from armillary.observables.coordinates import coordinate_kurtosis, largest_coordinate_share
 from armillary.observables.declaration import Measurement
 from armillary.observables.rank import participation_rank
+from armillary.records.gauged import PLACE_WORDS, PlacedNumber
 from armillary.studies.plan import at_other_taps, default_measurements
 
-__all__ = ["ATTENTION", "COORDINATES", "PLACE_WORDS", "Ledger", "PlacedNumber", "reason_for"]
+__all__ = ["ATTENTION", "COORDINATES", "Ledger", "reason_for"]
 
 ATTENTION = ("attention_entropy", "attention_first_mass")
 """Numbers of attention maps that are taken of every head."""
@@ -33,41 +33,7 @@ WITHOUT_FEATURE_MEAN = tuple(
 COORDINATES = (largest_coordinate_share.after(), coordinate_kurtosis.after())
 """Numbers of the coordinates themselves, taken of the stream and of its first token."""
 
-PLACE_WORDS = {
-    "stream": "stream",
-    "first": "stream, first token",
-    "read": "after the next norm",
-    "query": "queries, mean over heads",
-    "key": "keys, mean over heads",
-    "value": "values, mean over heads",
-    "neuron": "neurons",
-    "attention": "attention",
-}
-"""What places are called; "first" is the first token of the stream alone."""
-
 _BY_HEAD = ("query", "key", "value")
-
-
-@dataclass(frozen=True)
-class PlacedNumber:
-    """One number at one place and layer.
-
-    Args:
-        place: a key of `PLACE_WORDS`.
-        number: the measurement in words, or the number of attention maps with its head.
-        layer: of the stream, or of the block that queries, keys, values, neurons and maps belong to.
-        measurement: behind it; None for numbers of attention maps.
-        head: of an attention map, from 0; None for a mean over heads and for everything else.
-    """
-
-    place: str
-    number: str
-    layer: int
-    measurement: Measurement | None = field(default=None, compare=False, repr=False)
-    head: int | None = field(default=None, compare=False)
-
-    def __str__(self) -> str:
-        return f"{PLACE_WORDS[self.place]}: {self.number}, layer {self.layer}"
 
 
 class Ledger:
@@ -100,6 +66,7 @@ class Ledger:
         self.resolution, self.attention = resolution, tuple(attention)
         self.values: dict[PlacedNumber, Tensor] = {}
         self.floors: dict[PlacedNumber, Tensor] = {}
+        self.measurements: dict[PlacedNumber, Measurement] = {}
         self._with_floors = floors == "measured"
         self._heard: list[tuple[str, int, Tensor]] = []
 
@@ -129,7 +96,8 @@ class Ledger:
         values = [one.of(cloud).double() for one in measurements]
         rounding = floors(cloud, None, measurements, values) if self._with_floors else [None] * len(values)
         for one, value, floor in zip(measurements, values, rounding, strict=True):
-            number = PlacedNumber(place, str(one), layer, one)
+            number = PlacedNumber(place, str(one), layer)
+            self.measurements[number] = one
             self.values[number] = value.mean(-1) if place in _BY_HEAD else value
             if floor is not None:
                 self.floors[number] = floor
@@ -144,19 +112,19 @@ class Ledger:
                 self.values[PlacedNumber("attention", f"{name}, head {head}", layer, head=head)] = by_head[..., head]
 
 
-def reason_for(gauge: Gauge, number: PlacedNumber) -> str | None:
+def reason_for(gauge: Gauge, number: PlacedNumber, measurement: Measurement | None) -> str | None:
     """Why a gauge cannot move a number, as a theorem; None where nothing says so.
 
     Args:
         gauge: what is done to the weights.
         number: at its place.
+        measurement: behind it; None for a number of attention maps.
     """
     reach = gauge.reach.get("stream" if number.place == "first" else number.place)
     if reach is None:
         return "the weights before this place are changed only in ways that cancel before it"
     if reach.heads_only:
         return "a mean over heads does not know their order" if number.head is None else None
-    measurement = number.measurement
     if measurement is None:
         return None
     if reach.undone_by is not None and _undone(measurement.preparation.steps, reach.undone_by):
