@@ -15,12 +15,17 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
+from armillary.invariance.audit import standard
+from armillary.observables.declaration import OBSERVABLES as DECLARED
 from armillary.studies.axes import with_words
 from armillary.studies.between import Between
 from armillary.studies.collector import attainable
 from armillary.studies.plan import default_between_layers, default_measurements
+from armillary.studies.statement import claimed
 from armillary.terms import RANKS
+from armillary.transformations.linear import DiagonalGain
 from sample_attention import FOLLOWED, LINKED, NUMBERS, attention_variables, group_variables
 
 if TYPE_CHECKING:
@@ -303,6 +308,18 @@ MAPPED = (
     "participation_rank | center, normalize",
     "algebraic_rank | normalize",
 )
+TRANSFORMATIONS = tuple(
+    str(one) for one in standard(condition_number=4.0, seed=0, gain=DiagonalGain(torch.ones(WIDTH)))
+)
+FACTORS = {
+    "none": (1.0, 1.0, 1.0, 1.0),
+    "row scale": (1 + 1e-14, 1 - 1e-14, 0.9, 1),
+    "translation": (1.1, 0.8, 1, 1),
+    "centering": (0.4, 1.6, 1, 1),
+    "general linear, k=4": (1.2, 0.7, 0.6, 1),
+    "gain of the next norm": (1.35, 0.55, 0.75, 1),
+}
+_STATEMENT_AXES = ("transformation", "statement_layer", "statement_measurement", "document")
 UPDATES: dict[str, tuple[Any, ...]] = {
     "update_norm": (
         "|dx| / |x|",
@@ -576,7 +593,7 @@ def sample_dataset() -> xarray.Dataset:
         "histogram_tokens": list(TOKENS),
         "histogram_preparation": list(CORE),
         "spectrum_preparation": list(CORE),
-        "transformation": ["none", "orthogonal", "general linear, k=4", "gain of the next norm"],
+        "transformation": ["none", *TRANSFORMATIONS],
         "statement_layer": np.array(STATEMENT_LAYERS),
         "statement_measurement": list(MAPPED),
         "coordinate": np.arange(WIDTH),
@@ -669,21 +686,41 @@ def _statement(variables: dict[str, Any]) -> tuple[Any, ...]:
         ],
         axis=1,
     )
-    factor = np.array([[1, 1, 1, 1], [1 + 1e-9, 1 - 1e-9, 1, 1], [1.2, 0.7, 0.6, 1], [1.35, 0.55, 0.75, 1]])
+    factor = np.array([FACTORS.get(name, (1 + 1e-14, 1 - 1e-14, 1, 1)) for name in ("none", *TRANSFORMATIONS)])
     values = none[None] * factor[:, None, :, None]
+    measurements = [DECLARED[name].after(*preparation.split(", ")) for name, preparation in mapped]
+    chosen = standard(condition_number=4.0, seed=0, gain=DiagonalGain(torch.ones(WIDTH)))
+    variables["statement_floor"] = (
+        _STATEMENT_AXES,
+        np.broadcast_to(np.where(np.arange(values.shape[-1]) < 2, 1e-11, np.nan), values.shape),
+        {"definition": "how far rounding alone moves the difference of a document"},
+    )
     return (
-        ("transformation", "statement_layer", "statement_measurement", "document"),
+        _STATEMENT_AXES,
         values,
         {
-            "definition": "each measurement of the stream before and after a change of basis x -> x M",
+            "definition": "each measurement of the stream before and after a transformation",
             "condition": CONDITIONS[0],
             "tap": "block",
             "tokens": "without_first",
             "seed": 0,
             "general_linear_seed": 0,
             "condition_number": 4.0,
+            "documents": len(DOCUMENTS),
+            **claimed(measurements, chosen),
         },
     )
+
+
+def older_statement(dataset: xarray.Dataset) -> xarray.Dataset:
+    """The statement as records held it before verdicts had floors, reasons and witnesses."""
+    made = dataset.drop_vars("statement_floor")
+    kept = ["none", "orthogonal", "general linear, k=4", "gain of the next norm"]
+    made = made.sel(transformation=kept)
+    values = made["statement_value"].copy(deep=True)
+    for newer in ("groups", "reasons", "claims", "without_claims", "witnesses", "documents"):
+        del values.attrs[newer]
+    return made.assign(statement_value=values)
 
 
 def sample_study() -> dict[str, Any]:

@@ -19,7 +19,6 @@ from armillary.estimates import MINIMUM_MEMBERS
 from armillary.figures import Reading, drawings
 from armillary.records.record import Record
 from armillary.report import write_report
-from armillary.report.basis import ROUNDING, changes, floor
 from armillary.report.explored import embedded_json, explored
 from armillary.report.markup import interval
 from armillary.report.words import direction
@@ -196,88 +195,111 @@ def test_skipped_documents_are_named_with_their_reason(text):
     assert "broken.txt (not UTF-8)" in text
 
 
-def test_the_statement_follows_the_mapped_numbers(record, tmp_path, text):
+def _altered(record, tmp_path, change):
+    """The record with altered numbers of the statement, and its page as text."""
+    dataset = record.dataset.copy(deep=True)
+    change(dataset["statement_value"])
+    reading = Reading(Record.write(tmp_path / "altered", record.study, record.provenance, dataset))
+    return reading, _text(write_report(reading, tmp_path / "altered.html"))
+
+
+def _judgment(reading, measurement, transformation, layer=2):
+    return reading.audits[layer].of(measurement, transformation)
+
+
+def test_the_statement_says_what_survives_re_parametrizations_and_what_depends_on_a_metric(record, tmp_path, text):
     assert re.search(
-        r"Under a non-orthogonal change of basis these would change: mean overlap and participation rank \(every preparation\)\. These did not change at these layers under these maps: algebraic rank\.",
+        r"unmoved by every listed transformation that a re-parametrization of this decoder can bring about and that "
+        r"leaves its function unchanged \(orthogonal, permutation of features, global scale and gain of the next "
+        r"norm\): algebraic rank\. These depend on a basis or a metric that training happened to choose: mean overlap "
+        r"and participation rank \(every preparation\)\.",
         text,
     )
-    dataset = record.dataset.copy(deep=True)
-    kept = {"statement_measurement": "mean_overlap | normalize"}
-    dataset["statement_value"].loc[kept] = dataset["statement_value"].loc[{**kept, "transformation": "none"}]
-    moved = {"statement_measurement": "algebraic_rank | normalize", "transformation": "general linear, k=4"}
-    dataset["statement_value"].loc[moved] = dataset["statement_value"].loc[moved] - 5.0
-    said = _text(_written(record, tmp_path, dataset=dataset))
-    assert re.search(
-        r"these would change: participation rank .*? and algebraic rank\. These did not change at these layers under these maps: mean overlap\.",
-        said,
-    )
+    assert "No transformation in the table changed" not in text  # a witness moves the algebraic rank
+    assert "changes on a witness (opposed pairs: 1 to 2)" in text and "unmoved on these documents" in text
+
+    def keep(values):
+        kept = {"statement_measurement": "mean_overlap | normalize"}
+        values.loc[kept] = values.loc[{**kept, "transformation": "none"}]
+
+    reading, said = _altered(record, tmp_path, keep)
+    assert "training happened to choose: mean overlap and" in said  # it stayed by accident, as a witness shows
+    assert _judgment(reading, "mean_overlap | normalize", "gain of the next norm").on_witness_only
 
 
-def test_an_orthogonal_map_that_moves_a_number_is_reported(record, tmp_path):
-    dataset = record.dataset.copy(deep=True)
-    dataset["statement_value"].loc[
-        {"transformation": "orthogonal", "statement_measurement": "mean_overlap | normalize"}
-    ] += 0.1
-    said = _text(_written(record, tmp_path, dataset=dataset))
+def test_a_rotation_that_moves_a_number_refutes_its_claim_in_a_flag(record, tmp_path):
+    def turn(values):
+        values.loc[{"transformation": "orthogonal", "statement_measurement": "mean_overlap | normalize"}] += 0.1
+
+    reading, said = _altered(record, tmp_path, turn)
+    assert "A claim was refuted. mean_overlap | normalize, orthogonal: claim refuted: changes by 0.1" in said
     assert "Even an orthogonal map changes mean overlap: these depend on the coordinates themselves" in said
-    assert "the control, changes none" not in said
+    assert len([one for audit in reading.audits.values() for one in audit.refuted]) == 2
 
 
 def test_a_change_has_the_paired_difference_of_its_documents(record):
-    change = next(c for c in changes(Reading(record)) if c.transformation == "gain of the next norm" and c.layer == 2)
-    values = record.dataset["statement_value"].sel(statement_layer=2, statement_measurement=change.measurement)
+    change = _judgment(Reading(record), "mean_overlap | normalize", "gain of the next norm").verdict
+    values = record.dataset["statement_value"].sel(statement_layer=2, statement_measurement="mean_overlap | normalize")
     expected = float((values.sel(transformation="gain of the next norm") - values.sel(transformation="none")).mean())
-    assert change.difference[0] == pytest.approx(expected) and change.verdict == "changes"
+    assert change.difference == pytest.approx(expected) and change.word == "changes"
 
 
 def test_a_change_that_cancels_over_documents_is_a_change(record, tmp_path):
-    dataset = record.dataset.copy(deep=True)
-    name = {"statement_measurement": "mean_overlap | normalize"}
-    before = dataset["statement_value"].sel(transformation="none", **name)
-    swing = 0.3 * before * np.array([1, -1, 1, -1, 1, -1])  # the mean over documents hardly moves
-    for transformation in ("general linear, k=4", "gain of the next norm"):
-        dataset["statement_value"].loc[{"transformation": transformation, **name}] = before + swing
-    reading = Reading(Record.write(tmp_path / "swing", record.study, record.provenance, dataset))
-    change = next(c for c in changes(reading) if c.transformation == "general linear, k=4" and c.layer == 2)
-    assert change.difference[1] < 0 < change.difference[2]
-    assert change.verdict == "changes" and change.moved == pytest.approx(0.3)
-    said = _text(write_report(reading, tmp_path / "swing.html"))
-    assert "these would change: mean overlap" in said and "not resolved on" not in said.lower()
-    assert "up to 30% in a document" in said
+    def swing(values):
+        name = {"statement_measurement": "mean_overlap | normalize"}
+        before = values.sel(transformation="none", **name)
+        for transformation in ("general linear, k=4", "gain of the next norm"):
+            values.loc[{"transformation": transformation, **name}] = before * (
+                1 + 0.3 * np.array([1, -1, 1, -1, 1, -1])
+            )
+
+    reading, said = _altered(record, tmp_path, swing)
+    change = _judgment(reading, "mean_overlap | normalize", "general linear, k=4").verdict
+    assert change.low < 0 < change.high and change.word == "changes"
+    assert "in a document" in said
 
 
 def test_one_document_that_moved_is_proof_enough(record, tmp_path):
-    dataset = record.dataset.copy(deep=True)
-    where = {"transformation": "general linear, k=4", "statement_measurement": "algebraic_rank | normalize"}
-    dataset["statement_value"].loc[{**where, "statement_layer": 4, "document": sample_record.DOCUMENTS[1]}] -= 1.0
-    assert "and algebraic rank. One" not in (said := _text(_written(record, tmp_path, dataset=dataset)))
-    assert re.search(r"these would change: [^.]*algebraic rank\.", said)
+    where = {"statement_measurement": "mean_overlap | normalize", "document": sample_record.DOCUMENTS[1]}
+
+    def keep_all_but_one(values):
+        name = {"statement_measurement": "mean_overlap | normalize"}
+        values.loc[{**name, "transformation": "centering"}] = values.sel(transformation="none", **name)
+        values.loc[{**where, "transformation": "centering", "statement_layer": 4}] -= 1e-3
+
+    reading, _ = _altered(record, tmp_path, keep_all_but_one)
+    assert _judgment(reading, "mean_overlap | normalize", "centering", 4).verdict.word == "changes"
+    stays = _judgment(reading, "mean_overlap | normalize", "centering", 2)
+    assert stays.on_witness_only and stays.verdict.word == "changes"
 
 
 def test_a_number_that_a_document_loses_under_a_map_has_changed(record, tmp_path):
-    dataset = record.dataset.copy(deep=True)
-    where = {"transformation": "general linear, k=4", "statement_measurement": "algebraic_rank | normalize"}
-    dataset["statement_value"].loc[{**where, "document": sample_record.DOCUMENTS[0]}] = np.nan
-    reading = Reading(Record.write(tmp_path / "lost", record.study, record.provenance, dataset))
-    lost = [c for c in changes(reading) if c.measurement.startswith("algebraic") and c.transformation.startswith("gen")]
-    assert {c.verdict for c in lost} == {"changes"} and all(math.isinf(c.moved) for c in lost)
+    where = {"transformation": "general linear, k=4", "statement_measurement": "mean_overlap | normalize"}
+
+    def lose(values):
+        values.loc[{**where, "document": sample_record.DOCUMENTS[0]}] = np.nan
+
+    reading, said = _altered(record, tmp_path, lose)
+    lost = _judgment(reading, "mean_overlap | normalize", "general linear, k=4").verdict
+    assert lost.word == "changes" and math.isinf(lost.largest) and "defined on one side only in a document" in said
 
 
-def test_what_a_rotation_did_is_the_floor_of_rounding(record, tmp_path, text):
-    found = changes(Reading(record))
-    assert floor(found) == pytest.approx(1e-9, rel=1e-3) and "by at most 1.0e-09 of their value" in text
-    assert {c.verdict for c in found if c.transformation == "orthogonal"} == {"unchanged"}
-    dataset = record.dataset.copy(deep=True)
+def test_a_record_from_before_measured_floors_is_still_judged_and_nothing_in_it_is_called_proved(record, tmp_path):
+    dataset = sample_record.older_statement(record.dataset)
+    older = Reading(Record.write(tmp_path / "older", record.study, record.provenance, dataset))
+    said = _text(write_report(older, tmp_path / "older.html"))
+    assert "This record is older than measured floors" in said
+    words = {one.verdict.word for audit in older.audits.values() for one in audit.judgments}
+    assert words == {"survived", "changes"}
+    rough = dataset.copy(deep=True)
     name = {"statement_measurement": "mean_overlap | normalize"}
     for transformation, factor in (("orthogonal", 1 + 2e-5), ("gain of the next norm", 1 + 1e-4)):
-        before = dataset["statement_value"].sel(transformation="none", **name)
-        dataset["statement_value"].loc[{"transformation": transformation, **name}] = before * factor
-    reading = Reading(Record.write(tmp_path / "rough", record.study, record.provenance, dataset))
-    rough = {c.transformation: c for c in changes(reading) if c.measurement == "mean_overlap | normalize"}
-    assert rough["gain of the next norm"].verdict == "unchanged" and rough["orthogonal"].verdict == "unchanged"
-    assert rough["gain of the next norm"].threshold == pytest.approx(2e-4, rel=1e-3)
-    assert rough["gain of the next norm"].threshold > ROUNDING
-    assert rough["general linear, k=4"].verdict == "changes"
+        before = rough["statement_value"].sel(transformation="none", **name)
+        rough["statement_value"].loc[{"transformation": transformation, **name}] = before * factor
+    found = Reading(Record.write(tmp_path / "rough", record.study, record.provenance, rough)).audits[2]
+    kept = found.of("mean_overlap | normalize", "gain of the next norm").verdict
+    assert kept.word == "survived"  # ten times what a rotation did is its floor
+    assert found.of("mean_overlap | normalize", "general linear, k=4").verdict.word == "changes"
 
 
 def test_the_statement_names_the_condition_it_was_made_on():
@@ -287,8 +309,9 @@ def test_the_statement_names_the_condition_it_was_made_on():
     assert "one condition (initial (library, seed 0))" in said and "trained stream" not in said
 
 
-def test_what_stayed_is_not_promised_for_other_maps(text):
-    assert "One map of each kind was tried; another may change what stayed, except for the algebraic rank" in text
+def test_each_verdict_word_is_explained_and_each_theorem_is_named_once(text):
+    assert "What the verdicts mean" in text and "an error in the package" in text
+    assert "it depends on the inner products of the rows, and these stay" in text and "docs/audit.md, 1" in text
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -195,7 +195,7 @@ _PUBLIC = {
     "Centering": "armillary.transformations.rows",
     "Claim": "armillary.observables.claims",
     "audit": "armillary.invariance.audit",
-    "Audit": "armillary.invariance.audit",
+    "Audit": "armillary.invariance.judgment",
     "Verdict": "armillary.invariance.verdicts",
     "verdict": "armillary.invariance.verdicts",
     "Estimate": "armillary.estimates",
@@ -313,8 +313,8 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.estimates import contrast as contrast
     from armillary.estimates import estimate as estimate
     from armillary.estimates import intervals as intervals
-    from armillary.invariance.audit import Audit as Audit
     from armillary.invariance.audit import audit as audit
+    from armillary.invariance.judgment import Audit as Audit
     from armillary.invariance.verdicts import Verdict as Verdict
     from armillary.invariance.verdicts import verdict as verdict
     from armillary.models.attention import attention_stream as attention_stream

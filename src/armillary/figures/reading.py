@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,11 +19,13 @@ from armillary.errors import ArgumentError, UnsoundError
 from armillary.estimates import UNPAIRED_TOKENS, intervals
 from armillary.figures.drawing import Axis, Curve, Style
 from armillary.figures.palette import condition_style
+from armillary.records.audits import audits
 from armillary.records.floors import floor_name
 from armillary.records.methods import grouping_words
 from armillary.terms import condition_label, measurement_name
 
 if TYPE_CHECKING:
+    from armillary.invariance.judgment import Audit
     from armillary.records.record import Record
 
 __all__ = ["DEFAULT_TOKENS", "Numbers", "Profile", "Reading", "curve_of"]
@@ -80,6 +83,11 @@ class Reading:
     def of(cls, source: Record | Reading) -> Reading:
         """A reading of a record; a reading is handed on as it is, so page and print share its intervals."""
         return source if isinstance(source, cls) else cls(source)  # type: ignore[arg-type]
+
+    @cached_property
+    def audits(self) -> dict[int, Audit]:
+        """Which of the numbers survived which transformation, by layer; empty where that was not tried."""
+        return audits(self.dataset, level=self.level, resamples=self.resamples, seed=self.seed)
 
     @property
     def conditions(self) -> tuple[str, ...]:

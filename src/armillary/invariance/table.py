@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from armillary.terms import measurement_name, measurement_words
 
 if TYPE_CHECKING:
-    from armillary.invariance.audit import Audit, Judgment
+    from armillary.invariance.judgment import Audit, Judgment
 
 __all__ = ["cell", "row_names", "text_table"]
 

@@ -3,61 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from armillary.invariance.floors import floors, least_floors
+from armillary.invariance.judgment import Finding, Tried
 from armillary.invariance.moved import moved, value_of
 from armillary.invariance.witnesses import RESOLUTION, WITNESSES, Witness, for_witness
 from armillary.observables.cloud import Calibration, Cloud
 from armillary.observables.declaration import Measurement
 from armillary.transformations.declaration import Transformation
 
-__all__ = ["Finding", "Tried", "tried", "witnessed"]
-
-
-@dataclass(frozen=True, eq=False)
-class Tried:
-    """Numbers of the same documents before and after each of several transformations.
-
-    Args:
-        before: `documents measurements`.
-        after: `transformations documents measurements`.
-        floors: How far rounding moves the difference of the first documents, `transformations floored measurements`.
-    """
-
-    before: np.ndarray
-    after: np.ndarray
-    floors: np.ndarray
-
-    @property
-    def floor(self) -> np.ndarray:
-        """The largest of these documents, `transformations measurements`."""
-        return np.nanmax(self.floors, axis=1) if self.floors.size else np.zeros(self.floors.shape[::2])
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A witness on which a number moved.
-
-    Args:
-        measurement: As the study writes it.
-        transformation: In words.
-        witness: Its name.
-        before: The number.
-        after: The number after the transformation; NaN where it is undefined.
-        floor: What rounding alone moves it by.
-    """
-
-    measurement: str
-    transformation: str
-    witness: str
-    before: float
-    after: float
-    floor: float
+__all__ = ["tried", "witnessed"]
 
 
 def tried(
@@ -73,23 +32,19 @@ def tried(
         cloud: Rows as given, `documents tokens dim`.
         transformations: What is done to them, each alone.
         measurements: What is measured.
-        floor_documents: How many of the documents, from the first, show what rounding does; at least one.
+        floor_documents: How many of the documents, from the first, show what rounding does.
 
     Returns:
         Numbers and floors; a number that is undefined is NaN.
     """
     first = [one.of(cloud) for one in measurements]  # refuses here what cannot be asked of these rows at all
-    known = _first(cloud, floor_documents)
-    before = _floors(known, None, measurements, [value[:floor_documents] for value in first])
+    before = _floors(cloud, None, measurements, first, floor_documents)
     after, found = [], []
     for transformation in transformations:
         mapped = moved(cloud, transformation)
         values = [value_of(one, mapped) for one in measurements]
         after.append(_table(values))
-        part = _first(mapped, floor_documents)
-        found.append(
-            np.maximum(before, _floors(part, transformation, measurements, [v[:floor_documents] for v in values]))
-        )
+        found.append(np.maximum(before, _floors(mapped, transformation, measurements, values, floor_documents)))
         mapped.forget()
     table = _table(first)
     if not found:
@@ -144,26 +99,21 @@ def _moved(result: Tried) -> np.ndarray:
     return np.moveaxis((apart > floor) & np.isfinite(floor), 1, 2)
 
 
-def _first(cloud: Cloud, count: int) -> Cloud:
-    """The first configurations of a batch, with everything of their own."""
-    calibration = cloud.calibration
-    if calibration is not None and calibration.mean.ndim > 1:
-        calibration = type(calibration)(calibration.mean[:count], calibration.coordinates)
-    made = Cloud(cloud.rows[:count].double(), calibration=calibration)
-    made.resolution = cloud.resolution
-    return made
-
-
 def _floors(
     cloud: Cloud,
     transformation: Transformation | None,
     measurements: Sequence[Measurement],
     values: Sequence[Tensor],
+    count: int,
 ) -> np.ndarray:
-    """The floors of a few configurations, `documents measurements`."""
-    measured = floors(cloud, transformation, measurements, values)
-    least = least_floors(measurements, values, cloud.tokens, cloud.dim)
-    cloud.forget()
+    """The floors of the first configurations, `count measurements`."""
+    if count < 1:
+        return np.empty((0, len(measurements)))
+    known, numbers = cloud.first(count), [value[:count] for value in values]
+    measured = floors(known, transformation, measurements, numbers)
+    least = least_floors(measurements, numbers, cloud.tokens, cloud.dim)
+    if known is not cloud:
+        known.forget()
     return _table([torch.maximum(a, b) for a, b in zip(measured, least, strict=True)])
 
 

@@ -171,6 +171,19 @@ class Cloud:
 
         return self.shared(("without", first), make)
 
+    def first(self, count: int) -> Cloud:
+        """The first configurations of a batch, with everything made anew from their rows; itself if there are no more.
+
+        Args:
+            count: How many.
+        """
+        if count >= self.batch[0]:
+            return self
+        calibration = self.calibration
+        if calibration is not None and calibration.mean.ndim > 1:
+            calibration = Calibration(calibration.mean[:count], calibration.coordinates)
+        return Cloud(self.rows[:count], calibration=calibration, resolution=self.resolution)
+
     def member(self, index: int, tokens: Tensor) -> Cloud:
         """Configuration `index` of a batch alone, with only the tokens that the boolean `tokens` (`tokens`) names."""
         chosen = tokens.nonzero().flatten()

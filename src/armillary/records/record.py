@@ -20,6 +20,7 @@ import numpy as np
 from armillary.errors import ArgumentError
 from armillary.estimates import Estimate, Intervals, Sample, estimate, intervals
 from armillary.records import exports, storage, unfinished
+from armillary.records.audits import audits
 from armillary.records.cell_tables import cell_table, cell_words, seed_table
 from armillary.records.cells import KIND
 from armillary.records.combinations import combinations, the_only
@@ -35,6 +36,8 @@ from armillary.terms import condition_name
 if TYPE_CHECKING:
     import pandas
     import xarray
+
+    from armillary.invariance.judgment import Audit
 
 __all__ = ["FORMAT", "Record"]
 
@@ -468,6 +471,15 @@ class Record:
         return exports.write_table(
             frame, self.conventions | {str(key): said for key, said in frame.attrs.items()}, path
         )
+
+    def audits(self) -> dict[int, Audit]:
+        """Which of the reported numbers survived which transformation, by layer; empty where that was not tried.
+
+        Example:
+            >>> for layer, audit in record.audits().items():  # doctest: +SKIP
+            ...     print(layer, audit)
+        """
+        return audits(self.dataset, **self._choices)
 
     @property
     def conventions(self) -> dict[str, Any]:

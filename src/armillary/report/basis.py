@@ -1,14 +1,14 @@
-"""The statement: which reported numbers change under a non-orthogonal change of basis, told from the mapped states."""
+"""The statement: which reported numbers survive which transformation, in words and as the table of verdicts."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
-import numpy as np
-
-from armillary.figures.reading import Numbers, Reading
-from armillary.report.markup import UNDEFINED, Markup, element, interval, join, listed, paragraph, table
+from armillary.figures.reading import Reading
+from armillary.invariance.judgment import Audit, Judgment
+from armillary.invariance.verdicts import WORDS
+from armillary.records.audits import FLOOR, VALUE, groups
+from armillary.report.markup import UNDEFINED, Markup, element, interval, join, listed, minus, paragraph, table
 from armillary.terms import (
     MEASUREMENTS,
     TOKENS,
@@ -18,96 +18,38 @@ from armillary.terms import (
     preparation_words,
 )
 
-__all__ = ["Change", "changes", "floor", "statement"]
+__all__ = ["admitted", "statement"]
 
-UNTOUCHED, ROTATION, ALONG = "none", "orthogonal", "statement_measurement"
-TINY = 1e-9  # a number below it is compared as if it were that large
-ROUNDING = 1e-6  # relative: single-precision states leave no smaller difference to speak of
-SAFETY = 10.0  # how many times what a rotation moved a number still counts as rounding
-TURNED = 1e-3  # relative: what moves more than this under a rotation depends on the coordinates
+ROTATION, GAIN = "orthogonal", "gain of the next norm"
+ADMITTED = {
+    "RMSNorm": (ROTATION, "permutation of features", "global scale", GAIN),
+    "LayerNorm": ("permutation of features", "global scale", GAIN),
+}
+"""By a decoder's norm: which transformations a re-parametrization that keeps its function can bring about."""
+ONE_NORM = "pre"
+"""Where norms must stand for that: a norm behind a sublayer binds its output to its coordinates."""
 
-Ends = tuple[float, float, float, int]
-NOTHING: Ends = (math.nan, math.nan, math.nan, 0)
-
-
-@dataclass(frozen=True)
-class Change:
-    """One number before and after one map at one layer.
-
-    Args:
-        measurement: as the study writes it.
-        transformation: the map.
-        layer: where it was applied.
-        before: value, low, high, documents.
-        after: the same after the map.
-        difference: after minus before, paired by document.
-        moved: largest |after - before| / |before| of any document; infinite where only one of them is defined, NaN
-            where neither is.
-        threshold: what counts as rounding for this number.
-    """
-
-    measurement: str
-    transformation: str
-    layer: int
-    before: Ends
-    after: Ends
-    difference: Ends
-    moved: float
-    threshold: float
-
-    @property
-    def verdict(self) -> str:
-        """One of "unchanged", "changes" and "undefined": a map is fixed, so each document is a proof of its own."""
-        if math.isnan(self.moved):
-            return "undefined"
-        return "unchanged" if self.moved <= self.threshold else "changes"
+KEPT = ("proved and survived", "survived")
+MOVED = ("changes", "claim refuted")
+CLASSES = {"proved and survived": "proved", "survived": "kept", "changes": "moved", "claim refuted": "refuted"}
 
 
-def changes(reading: Reading) -> tuple[Change, ...]:
-    """Every stored before and after, layer by layer, measurement by measurement within a map."""
-    if "statement_value" not in reading.dataset:
+def admitted(reading: Reading) -> tuple[str, ...]:
+    """The transformations that a re-parametrization of this decoder can bring about; none where that is not known."""
+    facts = reading.provenance.get("decoder") or {}
+    place = str(facts.get("norm_place", ""))
+    if place.startswith("pre and post") or not place.startswith(ONE_NORM):
         return ()
-    found, names = [], reading.options(ALONG)
-    for layer in (int(value) for value in reading.dataset["statement_layer"].values):
-        at = {name: _values(reading, name, layer) for name in reading.options("transformation")}
-        if UNTOUCHED not in at:
-            continue
-        before = at.pop(UNTOUCHED)
-        rotated = _moved(before, at[ROTATION]) if ROTATION in at else np.zeros(len(names))
-        threshold = np.where(rotated <= TURNED, np.maximum(ROUNDING, SAFETY * rotated), ROUNDING)
-        for transformation, after in at.items():
-            if np.isnan(after).all():  # a map that this layer has not: no norm with a gain reads the stream there
-                continue
-            ends = np.array([reading.attainable(measurement_name(name)[0]) for name in names]).T
-            spans = (ends[0] - ends[1], ends[1] - ends[0])
-            profiles = [reading.summary(before, names, tuple(ends)), reading.summary(after, names, tuple(ends))]
-            profiles.append(reading.summary(after - before, names, spans))
-            moved = _moved(before, after)
-            for place, name in enumerate(names):
-                first, then, difference = (NOTHING if one is None else one.at(name) for one in profiles)
-                sizes = float(moved[place]), float(threshold[place])
-                found.append(Change(name, transformation, layer, first, then, difference, *sizes))
-    return tuple(found)
-
-
-def floor(found: tuple[Change, ...]) -> float:
-    """The measured rounding: the largest move under the orthogonal map of a number that a rotation leaves alone."""
-    rotated = [change.moved for change in found if change.transformation == ROTATION and change.moved <= TURNED]
-    return max(rotated, default=math.nan)
+    return ADMITTED.get(str(facts.get("norm", "")), ())
 
 
 def statement(reading: Reading) -> Markup:
-    """The statement in words and as a table."""
-    found = changes(reading)
+    """The statement in words, and the table."""
+    found = reading.audits
     if not found:
         return paragraph("This record holds no mapped states, so the statement was not computed.")
-    first, *others = _sentences(reading, found)
-    how = (
-        f"Each map was applied to the states of one condition ({reading.mapped_condition}), and the numbers were "
-        f"measured again ({_how(reading)}). A map is fixed and nothing in it is random, so each document is a proof of "
-        "its own: a number counts as changed if it moved by more than rounding in any document. The interval beside a "
-        "change says how large it is over documents like these, not whether it is there."
-    )
+    every = [one for audit in found.values() for one in audit.judgments]
+    first, *others = _sentences(reading, every)
     gain = (
         "The gain of the next norm can be folded into the matrices that follow it without changing any output of the "
         "network. A number that moves under it belongs to one of several metrics between which the architecture does "
@@ -115,74 +57,98 @@ def statement(reading: Reading) -> Markup:
     )
     return join(
         [
+            _refuted(every),
             paragraph(element("strong", first), " ", " ".join(others)),
-            paragraph(how, " ", _rounding(found)),
-            paragraph(gain),
+            paragraph(_how(reading, found)),
+            paragraph(gain) if any(one.transformation == GAIN for one in every) else "",
             _tables(reading, found),
+            _meanings(),
+            _reasons(every),
         ]
     )
 
 
-def _values(reading: Reading, transformation: str, layer: int) -> Numbers:
-    """Stored numbers [document, measurement] after one map at one layer."""
-    values = reading.values("statement_value", ALONG, transformation=transformation, statement_layer=layer)
-    assert values is not None  # the labels were read from the record
-    return values
-
-
-def _moved(before: Numbers, after: Numbers) -> Numbers:
-    """For each measurement the largest relative difference of any document; NaN where no document has a number."""
-    relative = np.abs(after - before) / np.maximum(np.abs(before), TINY)
-    relative[np.isnan(before) != np.isnan(after)] = math.inf
-    defined = ~np.isnan(relative).all(axis=0)
-    moved = np.full(before.shape[1], math.nan)
-    moved[defined] = np.nanmax(relative[:, defined], axis=0)
-    return moved
-
-
-def _sentences(reading: Reading, found: tuple[Change, ...]) -> list[str]:
-    """Which numbers change and which do not; what the control does; what was not tried."""
-    maps = [name for name in dict.fromkeys(change.transformation for change in found) if name != ROTATION]
-    measurements = list(dict.fromkeys(change.measurement for change in found))
-    moved = {name: _verdicts(found, name, maps) for name in measurements}
-    changing = [name for name in measurements if "changes" in moved[name]]
-    fixed = [name for name in measurements if moved[name] == {"unchanged"}]
-    undefined = [name for name in measurements if name not in changing and name not in fixed]
-    turning = [name for name in measurements if "changes" in _verdicts(found, name, [ROTATION])]
-    controlled = any(change.transformation == ROTATION for change in found)
-    theorem = any(name.startswith("algebraic_rank") for name in fixed)
+def _sentences(reading: Reading, every: Sequence[Judgment]) -> list[str]:
+    """What survives a re-parametrization, what depends on a basis, what nothing moved, and what was not tried."""
+    measurements = list(dict.fromkeys(one.measurement for one in every))
+    maps = list(dict.fromkeys(one.transformation for one in every))
+    possible = [name for name in maps if name in admitted(reading)]
+    moved = {m: {t.transformation for t in every if t.measurement == m and _moves(t)} for m in measurements}
+    stays = [name for name in measurements if possible and not moved[name].intersection(possible)]
+    basis = [name for name in measurements if moved[name].intersection(possible)]
+    turning = [name for name in measurements if ROTATION in moved[name]]
+    other = [name for name in maps if name != ROTATION]
+    told = _numbers
     sentences = (
-        ("Under a non-orthogonal change of basis these would change: {}.", _numbers(changing, measurements)),
-        ("These did not change at these layers under these maps: {}.", _numbers(fixed, measurements)),
-        ("One map of each kind was tried; another may change what stayed{}.", _except(theorem) if fixed else ""),
-        ("Not defined in any document: {}.", _numbers(undefined, measurements)),
+        (
+            "Of the numbers above, these are unmoved by every listed transformation that a re-parametrization of this "
+            f"decoder can bring about and that leaves its function unchanged ({listed(possible)}): {{}}.",
+            told(stays, measurements) or ("none" if possible else ""),
+        ),
+        (
+            "These depend on a basis or a metric that training happened to choose: {}.",
+            told(basis, measurements),
+        ),
+        (
+            "Which of these transformations a re-parametrization can bring about is not known for this decoder. Moved "
+            "by at least one that is no rotation: {}.",
+            "" if possible else told([n for n in measurements if moved[n].intersection(other)], measurements) or "none",
+        ),
         (
             "Even an orthogonal map changes {}: these depend on the coordinates themselves, not only on the metric.",
-            _numbers(turning, measurements),
+            told(turning, measurements),
         ),
         (
-            "An orthogonal map, the control, changes none of them beyond rounding.",
-            "yes" if controlled and not turning else "",
+            "No transformation in the table changed {}; one of each kind was tried.",
+            told([name for name in measurements if not moved[name]], measurements),
         ),
+        ("Nothing is claimed of {}; it was tried like the others.", told(_unclaimed(reading), measurements)),
         ("Reported here but not put to this test: {}.", listed(_untested(reading, measurements))),
     )
     return [sentence.format(names) for sentence, names in sentences if names]
 
 
-def _except(theorem: bool) -> str:
-    words = ", except for the algebraic rank, which no invertible map changes as long as its tolerance does not decide"
-    return words if theorem else ", counts above all"
+def _moves(one: Judgment) -> bool:
+    return one.verdict.word in MOVED
 
 
-def _rounding(found: tuple[Change, ...]) -> str:
-    """How small a difference is rounding, from what the rotation did."""
-    measured = floor(found)
-    if math.isnan(measured):
-        return f"Rounding: a relative difference of at most {ROUNDING:g}."
+def _unclaimed(reading: Reading) -> list[str]:
+    return list(dict.fromkeys(name for audit in reading.audits.values() for name in audit.without_claims))
+
+
+def _refuted(every: Sequence[Judgment]) -> Markup | str:
+    """What must not be: a claim that the trial refuted."""
+    found = [one for one in every if one.verdict.word == "claim refuted"]
+    if not found:
+        return ""
+    told = [
+        element("p", element("strong", "A claim was refuted. "), f"{one.measurement}, {one.transformation}: {one}")
+        for one in found
+    ]
+    return element("div", *told, class_="flag", role="note")
+
+
+def _how(reading: Reading, found: Mapping[int, Audit]) -> str:
+    """On what the trial was made, what counts as rounding, and what a witness is."""
+    attributes = reading.dataset[VALUE].attrs
+    parts = [f"condition number {float(attributes['condition_number']):g}"] if "condition_number" in attributes else []
+    parts += [f"seed {attributes['general_linear_seed']}"] if "general_linear_seed" in attributes else []
+    parts += [TOKENS.get(str(attributes["tokens"]), str(attributes["tokens"]))] if "tokens" in attributes else []
+    documents = max((audit.documents for audit in found.values()), default=0)
+    rounding = (
+        "How far rounding alone moves a number was measured for each number and transformation; below it a difference "
+        "is not resolved."
+        if FLOOR in reading.dataset
+        else "This record is older than measured floors: what moves a number by less than a millionth, or ten times "
+        "what a rotation moves it by, counts as rounding."
+    )
     return (
-        "How much is rounding was measured: numbers that a rotation leaves alone moved under the orthogonal map by at "
-        f"most {measured:.1e} of their value in any document. Called unchanged is what moved by at most {ROUNDING:g} "
-        f"or {SAFETY:g} times its own move under that map."
+        f"Each transformation was applied to the states of one condition ({reading.mapped_condition}) on the first "
+        f"{documents} documents, and the numbers were measured again ({', '.join(parts) or 'as recorded'}). A "
+        "transformation is fixed and nothing in it is random, so each document is a proof of its own: a number counts "
+        "as changed if it moved by more than rounding in any document. The interval beside a change says how large it "
+        f"is over documents like these, not whether it is there. {rounding} Where a number stayed by accident, a "
+        "witness says so: a named configuration on which it moves."
     )
 
 
@@ -196,63 +162,97 @@ def _untested(reading: Reading, measurements: list[str]) -> list[str]:
     ]
 
 
-def _verdicts(found: tuple[Change, ...], measurement: str, maps: list[str]) -> set[str]:
-    verdicts = {c.verdict for c in found if c.measurement == measurement and c.transformation in maps}
-    return verdicts - {"undefined"} if len(verdicts) > 1 else verdicts
-
-
-def _tables(reading: Reading, found: tuple[Change, ...]) -> Markup:
+def _tables(reading: Reading, found: Mapping[int, Audit]) -> Markup:
     """Every number at one layer, and behind a fold the others."""
-    layers = list(dict.fromkeys(change.layer for change in found))
+    layers = list(found)
     main = layers[(len(layers) - 1) // 2]
-    others = [_table(reading, found, layer) for layer in layers if layer != main]
+    others = [_table(reading, found[layer], layer) for layer in layers if layer != main]
     folded = element("details", element("summary", "The same at the other layers"), *others) if others else ""
-    return join([_table(reading, found, main), folded])
+    return join([_table(reading, found[main], main), folded])
 
 
-def _table(reading: Reading, found: tuple[Change, ...], layer: int) -> Markup:
-    here = [change for change in found if change.layer == layer]
-    maps = list(dict.fromkeys(change.transformation for change in here))
+def _table(reading: Reading, audit: Audit, layer: int) -> Markup:
+    named = groups(reading.dataset)
+    heads: list[object] = ["", "before"]
+    for name in audit.transformations:
+        under = [element("small", named[name], class_="part")] if name in named else []
+        heads.append(join([name, *under]))
     rows: list[list[object]] = []
-    names = list(dict.fromkeys(change.measurement for change in here))
-    titles = [measurement_words(name.partition(" | ")[0]) for name in names]
-    for title in dict.fromkeys(titles):
+    titles = {name: measurement_words(measurement_name(name)[0]) for name in audit.measurements}
+    for title in dict.fromkeys(titles.values()):
         rows.append([title])
-        for name in (name for name, its in zip(names, titles, strict=True) if its == title):
-            after = {change.transformation: change for change in here if change.measurement == name}
-            cells = [_cell(reading, after[transformation]) for transformation in maps]
-            before = element("td", _number(reading, after[maps[0]].before), class_="value")
-            rows.append([preparation_words(name.partition(" | ")[2]), before, *cells])
+        for name in (name for name, its in titles.items() if its == title):
+            judgments = [audit.of(name, transformation) for transformation in audit.transformations]
+            before = judgments[0].verdict.before
+            shown = UNDEFINED if before != before else element("span", minus(f"{before:.4g}"), class_="num")
+            preparation = preparation_words(name.partition(" | ")[2])
+            rows.append([preparation, element("td", shown, class_="value"), *(_cell(one) for one in judgments)])
     return table(
-        f"{layer_words(layer).capitalize()}: each number before and after each map, and below it the difference, "
-        "paired by document.",
-        ["", "before", *(f"after: {name}" for name in maps)],
+        f"{layer_words(layer).capitalize()}: the verdict on each number under each transformation; where it changes, "
+        "by how much, paired by document.",
+        heads,
         rows,
+        class_="verdicts",
     )
 
 
-def _cell(reading: Reading, change: Change) -> Markup:
-    if change.verdict == "undefined":
+def _cell(one: Judgment) -> Markup:
+    verdict = one.verdict
+    if verdict.word == "undefined":
         return element("td", UNDEFINED)
-    below = [change.verdict]
-    if change.verdict == "changes":
-        below = ["changes by ", _number(reading, change.difference), _either_way(change)]
-    return element("td", _number(reading, change.after), element("small", *below, class_="part"), class_="value")
+    hint = f"difference {verdict.difference:.1e}, floor {verdict.floor:.1e}" + (
+        f"; {verdict.reason}" if verdict.reason else ""
+    )
+    kind = f"value {CLASSES.get(verdict.word, '')}".strip()
+    if verdict.word not in MOVED:
+        return element("td", verdict.word, class_=kind, title=hint)
+    begun = "claim refuted: changes by " if verdict.word == "claim refuted" else "changes by "
+    if one.on_witness_only and one.witness is not None:
+        shown = one.witness
+        words = f"on a witness ({shown.witness}: {minus(f'{shown.before:.4g}')} to {minus(f'{shown.after:.4g}')})"
+        below = element("small", "unmoved on these documents", class_="part")
+        return element("td", begun.removesuffix(" by ") + " ", words, below, class_=kind, title=hint)
+    ends = (verdict.difference, verdict.low, verdict.high, verdict.documents)
+    return element("td", begun, interval(ends, verdict.level, verdict.documents), _beside(one), class_=kind, title=hint)
 
 
-def _either_way(change: Change) -> str:
-    """What a mean difference near zero hides: how far single documents moved, up or down."""
-    _, low, high, _ = change.difference
-    if low <= 0 <= high and math.isfinite(change.moved):
-        return f"; up to {100 * change.moved:.3g}% in a document"
-    return "; defined on one side only in a document" if math.isinf(change.moved) else ""
+def _beside(one: Judgment) -> Markup:
+    """The relative change; or what a mean difference near zero hides: that single documents moved, up or down."""
+    verdict = one.verdict
+    if verdict.largest == float("inf"):
+        words = "defined on one side only in a document"
+    elif verdict.low <= 0 <= verdict.high and abs(verdict.before) > verdict.floor:
+        words = f"up to {100 * verdict.largest / abs(verdict.before):.3g}% in a document"
+    elif verdict.relative == verdict.relative:
+        words = minus(f"{100 * verdict.relative:+.3g}%")
+    else:
+        return Markup("")
+    return element("small", Markup(words) if "−" in words else words, class_="part")
 
 
-def _number(reading: Reading, ends: Ends) -> Markup:
-    return interval(ends, reading.level, len(reading.documents))
+def _meanings() -> Markup:
+    items = [element("li", element("strong", word), f": {said}.") for word, said in WORDS.items()]
+    return element("details", element("summary", "What the verdicts mean"), element("ul", *items))
 
 
-def _numbers(names: list[str], everything: list[str]) -> str:
+def _reasons(every: Sequence[Judgment]) -> Markup | str:
+    """Each reason once, with the numbers that it proves."""
+    proved: dict[tuple[str, str], list[str]] = {}
+    for one in every:
+        if one.verdict.reason is not None:
+            proved.setdefault((one.transformation, one.verdict.reason), []).append(one.measurement)
+    if not proved:
+        return ""
+    measurements = list(dict.fromkeys(one.measurement for one in every))
+    rows = [
+        [transformation, reason, _numbers(list(dict.fromkeys(names)), measurements)]
+        for (transformation, reason), names in proved.items()
+    ]
+    shown = table("Why a number cannot change.", ["transformation", "reason", "numbers"], rows)
+    return element("details", element("summary", "The theorems behind “proved”"), shown)
+
+
+def _numbers(names: Sequence[str], everything: Sequence[str]) -> str:
     """Numbers in words, each measurement once; its preparations behind it unless all of them are meant."""
     words = []
     for measurement in dict.fromkeys(name.partition(" | ")[0] for name in names):
@@ -261,15 +261,3 @@ def _numbers(names: list[str], everything: list[str]) -> str:
         many = f" ({preparations})" if len(mine) < len(every) else " (every preparation)" if len(every) > 1 else ""
         words.append(measurement_words(measurement) + many)
     return listed(words)
-
-
-def _how(reading: Reading) -> str:
-    attributes = reading.dataset["statement_value"].attrs
-    parts = []
-    if "condition_number" in attributes:
-        parts.append(f"the general linear map has condition number {float(attributes['condition_number']):g}")
-    if "general_linear_seed" in attributes:
-        parts.append(f"seed {attributes['general_linear_seed']}")
-    if "tokens" in attributes:
-        parts.append(TOKENS.get(str(attributes["tokens"]), str(attributes["tokens"])))
-    return ", ".join(parts) or "maps as recorded in the study"

@@ -96,7 +96,7 @@ def _axis(axis: Axis, limits: tuple[float, float] | None = None) -> dict[str, An
     result: dict[str, Any] = {"label": axis.label, "scale": axis.scale}
     if axis.ticks:
         result["at"] = [place for place, _ in axis.ticks]
-        result["text"] = [text for _, text in axis.ticks]
+        result["text"] = [text.split("\n") for _, text in axis.ticks]
     if axis.limits or limits:
         result["limits"] = _numbers(axis.limits or limits or ())
     return result

@@ -149,7 +149,7 @@
       result.type = "log"; result.tickmode = "array"; result.tickvals = ticks; result.ticktext = ticks.map(plain);
     }
     if (a.scale === "names") { result.type = "category"; result.autorange = "reversed"; result.ticks = ""; result.showgrid = false; }
-    if (a.at) { result.tickmode = "array"; result.tickvals = a.at; result.ticktext = a.text.map(escaped); }
+    if (a.at) { result.tickmode = "array"; result.tickvals = a.at; result.ticktext = a.text.map(function (lines) { return lines.map(escaped).join("<br>"); }); }
     if (a.limits) { result.range = a.scale === "log" ? a.limits.map(Math.log10) : a.limits; }
     return result;
   }
@@ -162,7 +162,7 @@
     var colored = panels.some(function (p) { return p.tiles; }), right = colored ? 58 : 10;
     var margin = names ? 18 + 6.1 * names : 62, inside = width - margin - right;
     var gap = columns > 1 ? (names ? margin + 14 : colored ? 104 : 70) / inside : 0, cell = (1 - gap * (columns - 1)) / columns;
-    var panelHeight = Math.max(columns > 1 || width < 520 ? 190 : 150, Math.min(330, cell * inside * spec.height * (columns === 1 && width > 520 ? 0.8 : 1)));
+    var panelHeight = Math.max(columns > 1 || width < 520 ? 190 : 150, Math.min(330 * Math.max(1, spec.height), cell * inside * spec.height * (columns === 1 && width > 520 ? 0.8 : 1)));
     var rowGap = 96, height = 46 + rows * panelHeight + (rows - 1) * rowGap + 58, inner = height - 104;
     var data = [], layout = {width: width, height: height, margin: {l: margin, r: right, t: 46, b: 58}, font: {family: SERIF, size: 13, color: look.ink},
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", hovermode: "x unified", showlegend: false, annotations: [],

@@ -75,9 +75,9 @@ SECTIONS: tuple[tuple[str, str, str, tuple[str | Content, ...]], ...] = (
     ("loss", "Loss on these documents", "Loss", ("loss", losses)),
     (
         "statement",
-        "What would change under another basis",
-        "Change of basis",
-        (lambda known: statement(known.reading), "change_of_basis"),
+        "Which numbers survive which transformation",
+        "Audit",
+        (lambda known: statement(known.reading), "verdicts", "change_of_basis"),
     ),
     ("limits", "What these numbers do not show", "Limits", (limits,)),
     ("methods", "Methods", "Methods", (methods, definitions)),

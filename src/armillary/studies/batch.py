@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -59,6 +59,7 @@ class TapBatch:
         calibration: What was estimated on other documents.
         plan: The laboratory's further choices.
         resolution: eps of the type that definitions refer to; that of the states if None.
+        titles: Of its documents.
     """
 
     def __init__(
@@ -73,8 +74,9 @@ class TapBatch:
         calibration: Calibration | None,
         plan: Plan,
         resolution: float | None = None,
+        titles: Sequence[str] = (),
     ) -> None:
-        self.tap, self.row = tap, row
+        self.tap, self.row, self.titles = tap, row, tuple(titles)
         self.before = None if before is None else before.cpu()
         self.residual = residual.cpu()
         self.massive = massive_tokens(norms, ratio=plan.massive_ratio)

@@ -17,6 +17,7 @@ import torch
 
 from armillary.errors import UnsoundError
 from armillary.estimates import require_choices
+from armillary.invariance.audit import standard
 from armillary.models.anatomy import Decoder
 from armillary.models.capture import Tap
 from armillary.models.states import States
@@ -26,7 +27,7 @@ from armillary.observables.declaration import Measurement
 from armillary.records.assembly import Part, assembled
 from armillary.records.record import Record
 from armillary.studies.between import Between
-from armillary.studies.collector import Collector, Declared, Setting
+from armillary.studies.collector import Collector, Setting
 from armillary.studies.dataset import declared, frame
 from armillary.studies.distributions import Distributions
 from armillary.studies.history import History
@@ -41,7 +42,7 @@ from armillary.studies.plan import (
 )
 from armillary.studies.reader import TapReader
 from armillary.studies.scalars import Scalars
-from armillary.studies.statement import Statement, seeded
+from armillary.studies.statement import Statement
 
 __all__ = ["CONDITION", "CapturedStates"]
 
@@ -53,19 +54,13 @@ ABSENT = (
 
 
 class _Statement(Statement):
-    """The statement without a norm: an orthogonal and a general linear map."""
+    """The statement without a norm: what needs no decoder."""
 
     def __init__(self, setting: Setting) -> None:
         Collector.__init__(self, setting)
-        self.maps = dict.fromkeys(statement_layers(self.layout.layers), seeded(self.layout))
+        chosen = standard(condition_number=self.layout.plan.condition_number, seed=self.layout.seed)
+        self.maps = dict.fromkeys(statement_layers(self.layout.layers), chosen)
         self._rows = {layer: row for row, layer in enumerate(self.maps)}
-
-    @classmethod
-    def declared(cls, layout: Layout) -> Declared:
-        """As with a decoder, less the gain."""
-        with_gain = super().declared(layout)
-        named = {"transformation": ["none", *(str(one) for one in seeded(layout))]}
-        return Declared(with_gain.variables, {**with_gain.coordinates, **named})
 
 
 _KINDS: tuple[type[Collector], ...] = (Scalars, Between, Distributions, History, _Statement)

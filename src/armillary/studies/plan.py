@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from armillary.errors import ArgumentError
+from armillary.estimates import MINIMUM_MEMBERS
 from armillary.observables.alignment import (
     exponential_overlap,
     mean_overlap,
@@ -36,6 +37,7 @@ from armillary.observables.rank import (
 )
 
 __all__ = [
+    "FLOOR_DOCUMENTS",
     "TAPS",
     "TOKEN_SETS",
     "Plan",
@@ -52,6 +54,9 @@ TAPS = ("block", "mid", "block_read", "mid_read")
 
 TOKEN_SETS = ("all", "without_first", "without_first_and_massive")
 """Which tokens take part; a massive token has a norm above `Plan.massive_ratio` medians, wherever it stands."""
+
+FLOOR_DOCUMENTS = 2
+"""How many of the audited documents show what rounding does to the audit itself."""
 
 SPHERE = ("normalize",)
 CENTERED = ("center", "normalize")
@@ -117,6 +122,7 @@ class Plan:
         massive_ratio: Norm over median norm above which a token is massive.
         rogue_coordinates: How many coordinates the rogue view sets to zero.
         condition_number: Of the general linear map in the statement.
+        audit_documents: How many documents, from the first, the statement is made on.
         bands: How many position bands.
         attention: Which numbers of attention maps are taken of every head, by name; none needs no eager pass.
         followed: The grouping whose groups are followed from layer to layer, of centered, normalized rows.
@@ -132,6 +138,7 @@ class Plan:
     massive_ratio: float = 5.0
     rogue_coordinates: int = 3
     condition_number: float = 4.0
+    audit_documents: int = MINIMUM_MEMBERS
     bands: int = 4
     attention: tuple[str, ...] = field(default_factory=lambda: tuple(map_numbers()))
     followed: Grouping = GROUPS

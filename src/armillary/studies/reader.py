@@ -53,6 +53,7 @@ class TapReader:
             calibration=setting.calibrations.get(tap.layer),
             plan=setting.layout.plan,
             resolution=setting.layout.resolution,
+            titles=self._titles[: len(residual)],
         )
         for collector in self._collectors:
             collector.add(batch)

@@ -217,18 +217,16 @@ class DiagonalGain(_Multiplied):
         return self.name
 
 
-def largest_condition_number(tokens: int, dim: int, dtype: torch.dtype) -> float:
-    """The condition number from which on a map can push a direction below what the type of the states resolves.
+def largest_condition_number(dtype: torch.dtype) -> float:
+    """The condition number from which on a map leaves nothing but rounding of what it stretches least: 1 / eps.
 
     Args:
-        tokens: Number of rows T.
-        dim: Their dimension d.
         dtype: That of the states as they came.
 
     Returns:
-        1 / (max(T, d) eps): there even an isotropic cloud loses its smallest direction to rounding.
+        8.4e6 in single, 4.5e15 in double precision.
     """
-    return 1.0 / (max(tokens, dim) * torch.finfo(dtype).eps)
+    return 1.0 / torch.finfo(dtype).eps
 
 
 @lru_cache(maxsize=8)
