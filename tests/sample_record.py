@@ -768,6 +768,7 @@ def sample_study() -> dict[str, Any]:
             "massive_ratio": 5.0,
             "rogue_coordinates": 3,
             "condition_number": 4.0,
+            "audit_documents": 8,
             "bands": len(BANDS),
             "rounding_documents": 2,
             "attention": list(NUMBERS),

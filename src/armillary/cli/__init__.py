@@ -14,7 +14,7 @@ import threading
 
 import typer
 
-from armillary.cli import check, diagnose, export, lab, phase, report, resist, simulate
+from armillary.cli import audit, check, diagnose, export, lab, phase, report, resist, simulate
 from armillary.cli.refusals import is_out_of_memory, parser_words, refuse, with_options
 from armillary.errors import ArmillaryError, Interrupted
 
@@ -35,6 +35,7 @@ for command in (
     phase.phase,
     resist.resist,
     diagnose.diagnose,
+    audit.audit,
     check.check,
     report.report,
     export.export,

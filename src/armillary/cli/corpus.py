@@ -56,10 +56,7 @@ class Corpus:
             ArgumentError: There are none, or the decoder cannot read so many tokens.
             UnsoundError: There is one only.
         """
-        with warnings.catch_warnings(record=True) as warned:
-            found = self._read(decoder, limit=limit, tokens=tokens, offset=0)
-        for one in warned:
-            notice(f"warning: {one.message}")
+        found = self.one_or_more(decoder, limit=limit, tokens=tokens)
         if len(found) < 2:
             others = "".join(f"; {one.title!r} was skipped: {one.reason}" for one in found.skipped[:1])
             raise UnsoundError(
@@ -67,6 +64,18 @@ class Corpus:
                 f"{found.titles[0]!r}{others}. Tokens of one document are dependent, so one document gives no "
                 "interval. Add documents."
             )
+        return found
+
+    def one_or_more(self, decoder: Decoder, *, limit: int, tokens: int) -> Documents:
+        """The documents that are measured where one is enough; what they give reason to warn of is printed.
+
+        Raises:
+            ArgumentError: There are none, or the decoder cannot read so many tokens.
+        """
+        with warnings.catch_warnings(record=True) as warned:
+            found = self._read(decoder, limit=limit, tokens=tokens, offset=0)
+        for one in warned:
+            notice(f"warning: {one.message}")
         return found
 
     def calibration(self, decoder: Decoder, evaluation: Documents) -> Documents | None:

@@ -40,6 +40,8 @@ _OPTIONS = {
     "threads": "--threads",
     "batch_size": "--batch-size",
     "seed": "--seed",
+    "condition_number": "--condition-number",
+    "given": "--transformations",
     "level": "--level",
     "revision": "--revision",
     "tokenizer": "--tokenizer",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from armillary.models.decoder import Decoder
     from armillary.studies.laboratory import Laboratory
 
-__all__ = ["laboratory", "layer_ranges", "require_interval"]
+__all__ = ["chosen_layers", "laboratory", "layer_ranges", "require_interval"]
 
 
 def require_interval(*, level: float, documents: int) -> None:
@@ -62,7 +62,7 @@ def laboratory(
         asked = {text: one for text, one in asked.items() if not one.name.startswith("initial-released")}
     for text, condition in asked.items():
         _require_fit(text, condition, decoder)
-    chosen = _within(ranges, decoder.facts.layers, layers)
+    chosen = chosen_layers(ranges, decoder.facts.layers, layers)
     evaluation = corpus.evaluation(decoder, limit=max_documents or preset.documents, tokens=max_tokens or preset.tokens)
     own = {"conditions": conditions or None, "layers": layers, "max_documents": max_documents, "max_tokens": max_tokens}
     return Laboratory(
@@ -107,7 +107,12 @@ def layer_ranges(text: str | None) -> list[range] | None:
     return found or None
 
 
-def _within(ranges: list[range] | None, last: int, text: str | None) -> list[int] | None:
+def chosen_layers(ranges: list[range] | None, last: int, text: str | None) -> list[int] | None:
+    """The layers that ranges name, ascending; None where none were asked for.
+
+    Raises:
+        ArgumentError: A layer beyond the last block.
+    """
     if ranges is None:
         return None
     if max(one.stop for one in ranges) > last + 1:

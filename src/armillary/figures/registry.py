@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from armillary.errors import ArgumentError
+from armillary.figures.audited import AuditReading
 from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Drawing
 from armillary.figures.ladder_reading import LadderReading
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DiagramFigureFunction",
+    "AuditFigureFunction",
     "FigureFunction",
     "LadderFigureFunction",
     "RunFigureFunction",
     "drawings",
     "figure",
     "figure_names",
+    "figure_of_audit",
     "figure_of_diagram",
     "figure_of_ladder",
     "figure_of_members",
@@ -39,6 +42,7 @@ __all__ = [
 ]
 
 FigureFunction = Callable[[Reading], Drawing | None]
+AuditFigureFunction = Callable[[AuditReading], Drawing | None]
 RunFigureFunction = Callable[[Run], Drawing | None]
 DiagramFigureFunction = Callable[[DiagramReading], Drawing | None]
 LadderFigureFunction = Callable[[LadderReading], Drawing | None]
@@ -46,6 +50,7 @@ MembersFigureFunction = Callable[[MembersReading], Drawing | None]
 
 _FIGURES: dict[str, FigureFunction] = {}
 _OF_RUNS: dict[str, RunFigureFunction] = {}
+_OF_AUDITS: dict[str, AuditFigureFunction] = {}
 _OF_LADDERS: dict[str, LadderFigureFunction] = {}
 _OF_MEMBERS: dict[str, tuple[str, MembersFigureFunction]] = {}
 """For each figure of a diagnosis or a training its kind."""
@@ -57,7 +62,7 @@ def reading_of(source: Record | Reading) -> Reading:
     """A record as the figures of its kind see it; a reading is handed on as it is.
 
     Args:
-        source: a record of a laboratory, captured states, a simulation, a diagram or a ladder; or a reading of one.
+        source: a record of a laboratory, captured states, a simulation, a diagram, a ladder or an audit; or a reading of one.
     """
     if isinstance(source, Reading):
         return source
@@ -65,6 +70,7 @@ def reading_of(source: Record | Reading) -> Reading:
         "simulation": Run,
         "phase": DiagramReading,
         "resistance": LadderReading,
+        "audit": AuditReading,
         "diagnosis": MembersReading,
         "training": MembersReading,
     }
@@ -107,6 +113,19 @@ def figure_of_ladder(function: LadderFigureFunction) -> LadderFigureFunction:
         ArgumentError: another figure has that name.
     """
     _OF_LADDERS[_own_name(function)] = function
+    return function
+
+
+def figure_of_audit(function: AuditFigureFunction) -> AuditFigureFunction:
+    """Mark a function as a figure of audits; its name is the figure's name.
+
+    Args:
+        function: takes an `AuditReading`; returns a `Drawing`, or None where the record lacks what it shows.
+
+    Raises:
+        ArgumentError: another figure has that name.
+    """
+    _OF_AUDITS[_own_name(function)] = function
     return function
 
 
@@ -178,6 +197,8 @@ def drawings(reading: Reading) -> dict[str, Drawing]:
         made = {name: function(reading) for name, (kind, function) in _OF_MEMBERS.items() if kind == reading.kind}
     elif isinstance(reading, LadderReading):
         made = {name: function(reading) for name, function in sorted(_OF_LADDERS.items())}
+    elif isinstance(reading, AuditReading):
+        made = {name: function(reading) for name, function in sorted(_OF_AUDITS.items())}
     elif isinstance(reading, Run):
         made = {name: function(reading) for name, function in sorted(_OF_RUNS.items())}
     else:
@@ -206,7 +227,7 @@ def _of_diagram(reading: DiagramReading) -> dict[str, Drawing | None]:
 def _own_name(function: Callable[..., Drawing | None]) -> str:
     """The name of a figure function, unless another module's figure has it."""
     of_diagrams = {name: one[-1] for name, one in _OF_DIAGRAMS.items()}
-    every: dict[str, Callable[..., Drawing | None]] = {**_FIGURES, **_OF_RUNS, **_OF_LADDERS, **of_diagrams}
+    every: dict[str, Callable[..., Drawing | None]] = {**_FIGURES, **_OF_RUNS, **_OF_LADDERS, **_OF_AUDITS, **of_diagrams}
     every |= {name: function for name, (_, function) in _OF_MEMBERS.items()}
     known = every.get(function.__name__)
     if known is not None and known.__module__ != function.__module__:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Style, Tiles, View
 from armillary.figures.reading import Reading
-from armillary.figures.registry import figure
+from armillary.figures.registry import figure, figure_of_audit
 from armillary.invariance.judgment import Audit, Judgment
 from armillary.terms import PREPARATIONS, layer_words, measurement_name, measurement_words
 
@@ -25,18 +25,17 @@ MARKS = {
     "undefined": Style("#8a8a8a", "solid", "cross"),
 }
 SHORT = {
-    "permutation of features": "features\npermuted",
-    "permutation of tokens": "tokens\npermuted",
+    "permutation of features": "features\nper-\nmuted",
+    "permutation of tokens": "tokens\nper-\nmuted",
     "orthogonal": "ortho-\ngonal",
-    "global scale": "global\nscale",
-    "row scale": "row\nscale",
     "translation": "trans-\nlation",
-    "centering": "center-\ning",
-    "gain of the next norm": "gain of\nnext norm",
+    "centering": "cen-\ntering",
+    "gain of the next norm": "gain of\nnext\nnorm",
 }
 """What a column is called where there is little room."""
 
 
+@figure_of_audit
 @figure
 def verdicts(reading: Reading) -> Drawing | None:
     """The table of verdicts as a heat map, one layer at a time."""

@@ -150,6 +150,15 @@ class Audit:
             f"not. Tried: {', '.join(self.transformations)}."
         )
 
+    def only(self, transformations: Sequence[str]) -> Audit:
+        """The judgments under some of the transformations.
+
+        Args:
+            transformations: In words.
+        """
+        kept = tuple(one for one in self.judgments if one.transformation in transformations)
+        return replace(self, judgments=kept)
+
     def rows(self) -> list[dict[str, Any]]:
         """Plain data for strict JSON, one for each pair."""
         return [one.row() for one in self.judgments]

@@ -1,8 +1,8 @@
-"""The table of an audit as text: one row a number, one column a transformation, as many columns as fit side by side."""
+"""The table of an audit as text: one row a number, one column a transformation, in blocks no wider than a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from armillary.terms import measurement_name, measurement_words
@@ -10,49 +10,110 @@ from armillary.terms import measurement_name, measurement_words
 if TYPE_CHECKING:
     from armillary.invariance.judgment import Audit, Judgment
 
-__all__ = ["cell", "row_names", "text_table"]
+__all__ = ["LEGEND", "text_table"]
 
-WIDTH = 100
-"""Characters that a table may take across."""
+LEGEND = (
+    "proved: proved and survived; survived: not moved, nothing proved; a number: the change, mean over documents; "
+    "(witness): stays here and changes on a witness; ~: single documents move, their mean is not resolved; "
+    "REFUTED: a claim that does not hold"
+)
 
-_SHORT = {"proved and survived": "proved, survived", "survived": "survived", "not resolved": "not resolved"}
-
-
-def cell(one: Judgment) -> str:
-    """A judgment in a few characters."""
-    if one.verdict.word in _SHORT:
-        return _SHORT[one.verdict.word]
-    if one.verdict.word == "undefined":
-        return "undefined"
-    mark = "REFUTED " if one.verdict.word == "claim refuted" else ""
-    if one.on_witness_only and one.witness is not None:
-        return f"{mark}on {one.witness.witness}"
-    return f"{mark}{one.verdict.change}".partition(" (")[0].replace(" [one document: no interval]", "")
+_WORDS = {"proved and survived": "proved", "undefined": "undef.", "not resolved": "unresolved"}
 
 
-def row_names(measurements: Sequence[str]) -> list[str]:
-    """Measurements in words, with the preparation behind a bar."""
-    names = []
+def text_table(audit: Audit, *, width: int = 100) -> str:
+    """Every judgment, with intervals if all columns fit beside each other, in one word or number each otherwise.
+
+    Args:
+        audit: The judgments.
+        width: Characters that the table may take across.
+    """
+    left = _labels(_together(audit.measurements))
+    full = _columns(audit, _in_full)
+    if _across(left, full) <= width:
+        return "\n".join(_block(left, full))
+    short = _columns(audit, _in_short)
+    gap = max((len(text) for column in short for text in column), default=0) + 1
+    lead = max((len(text) for text in left), default=0) + 1
+    fit = max(1, (width - lead) // gap)
+    lines: list[str] = []
+    for start in range(0, len(short), fit):
+        lines += [*_block(left, short[start : start + fit]), ""]
+    return "\n".join(lines[:-1])
+
+
+def _together(measurements: Sequence[str]) -> list[str]:
+    """The preparations of one number one after the other."""
+    words = [measurement_words(measurement_name(one)[0]) for one in measurements]
+    order = list(dict.fromkeys(words))
+    return [one for _, one in sorted(zip(words, measurements, strict=True), key=lambda pair: order.index(pair[0]))]
+
+
+def _labels(measurements: Sequence[str]) -> list[str]:
+    """What stands at the left: two empty lines for the heads, then numbers with their preparations."""
+    labels, last = ["", ""], ""
     for one in measurements:
         name, preparation = measurement_name(one)
-        names.append(f"{measurement_words(name)} | {preparation}")
-    return names
+        words = measurement_words(name)
+        if words != last:
+            labels.append(words)
+            last = words
+        labels.append(f"  {preparation}")
+    return labels
 
 
-def text_table(audit: Audit) -> str:
-    """Every judgment, in blocks of columns that are no wider than a terminal."""
-    names = row_names(audit.measurements)
-    left = max([len(name) for name in names], default=0)
-    columns = {}
+def _columns(audit: Audit, cell: Callable[[Judgment], str]) -> list[list[str]]:
+    """For each transformation its head in two lines, then its cells; nothing beside the title of a group of rows."""
+    columns = []
     for transformation in audit.transformations:
-        cells = [cell(audit.of(measurement, transformation)) for measurement in audit.measurements]
-        columns[transformation] = [transformation, *cells]
-    width = max([len(text) for cells in columns.values() for text in cells], default=0) + 2
-    lines = []
-    across = max(1, (WIDTH - left - 2) // width)
-    for start in range(0, len(columns), across):
-        shown = list(columns.values())[start : start + across]
-        for place, name in enumerate(["", *names]):
-            lines.append(f"{name:<{left + 2}}" + "".join(f"{column[place]:<{width}}" for column in shown).rstrip())
-        lines.append("")
-    return "\n".join(lines[:-1])
+        column, last = _head(transformation), ""
+        for measurement in _together(audit.measurements):
+            words = measurement_words(measurement_name(measurement)[0])
+            if words != last:
+                column.append("")
+                last = words
+            column.append(cell(audit.of(measurement, transformation)))
+        columns.append(column)
+    return columns
+
+
+def _head(transformation: str) -> list[str]:
+    """A name in two lines, broken where the halves are nearest in length."""
+    words = transformation.split()
+    cuts = range(1, len(words) + 1)
+    best = min(cuts, key=lambda cut: max(len(" ".join(words[:cut])), len(" ".join(words[cut:]))))
+    return [" ".join(words[:best]), " ".join(words[best:])]
+
+
+def _across(left: Sequence[str], columns: Sequence[Sequence[str]]) -> int:
+    return sum(max(len(text) for text in column) + 2 for column in (left, *columns)) - 2
+
+
+def _block(left: Sequence[str], columns: Sequence[Sequence[str]]) -> list[str]:
+    gap = 2 if len({max(len(text) for text in column) for column in columns}) > 1 else 1
+    every = [left, *columns]
+    sizes = [max(len(text) for text in column) for column in every]
+    rows = zip(*every, strict=True)
+    return [(" " * gap).join(f"{text:<{size}}" for text, size in zip(row, sizes, strict=True)).rstrip() for row in rows]
+
+
+def _in_full(one: Judgment) -> str:
+    verdict = one.verdict
+    if verdict.word == "proved and survived":
+        return "proved, survived"
+    if verdict.word in ("changes", "claim refuted"):
+        return str(one).partition(" (")[0] if not one.on_witness_only else f"{verdict.word} on a witness"
+    return verdict.word
+
+
+def _in_short(one: Judgment) -> str:
+    verdict = one.verdict
+    if verdict.word == "claim refuted":
+        return "REFUTED"
+    if verdict.word != "changes":
+        return _WORDS.get(verdict.word, verdict.word)
+    if one.on_witness_only:
+        return "(witness)"
+    if verdict.largest == float("inf"):
+        return "undef."
+    return f"{verdict.difference:+.2g}" if verdict.resolved else "~"

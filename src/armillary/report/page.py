@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from armillary.figures.audited import AuditReading
 from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Drawing
 from armillary.figures.ladder_reading import LadderReading
@@ -14,6 +15,7 @@ from armillary.figures.reading import Reading
 from armillary.figures.registry import drawings, reading_of
 from armillary.figures.run import Run
 from armillary.report.attention import attention
+from armillary.report.audited import audit_page
 from armillary.report.basis import statement
 from armillary.report.climbed import ladder_page
 from armillary.report.diagnosed import diagnosis_page
@@ -102,6 +104,8 @@ def write_report(record: Record | Reading, path: str | Path) -> Path:
         return written({"diagnosis": diagnosis_page, "training": training_page}[reading.kind](reading), path)
     if isinstance(reading, LadderReading):
         return written(ladder_page(reading), path)
+    if isinstance(reading, AuditReading):
+        return written(audit_page(reading), path)
     return written(simulation_page(reading) if isinstance(reading, Run) else page(reading), path)
 
 

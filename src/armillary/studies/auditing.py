@@ -1,0 +1,259 @@
+"""An audit as a study of its own: a decoder, a few documents, layers, transformations; reduced to a record.
+
+It is the statement of a laboratory (`studies/statement.py`) for whatever layers and transformations are asked for, on
+the trained decoder alone; one document is enough for verdicts, though not for intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from armillary.errors import ArgumentError
+from armillary.estimates import require_choices
+from armillary.invariance.audit import audit, require_resolvable
+from armillary.invariance.judgment import Audit
+from armillary.invariance.trial import tried
+from armillary.models.anatomy import Decoder
+from armillary.models.capture import Tap, capture
+from armillary.models.contract import prove, require
+from armillary.models.documents import Documents
+from armillary.observables.cloud import STEPS, Cloud
+from armillary.observables.declaration import Measurement
+from armillary.records.audits import FLOOR, UNTOUCHED, VALUE
+from armillary.records.record import Record
+from armillary.studies.origin import origin
+from armillary.studies.passes import calibrate
+from armillary.studies.plan import FLOOR_DOCUMENTS, Plan, default_measurements, statement_layers
+from armillary.studies.simulation import default_measurements_along_time
+from armillary.studies.statement import GAIN, claimed
+from armillary.transformations.declaration import Transformation
+from armillary.transformations.linear import DiagonalGain
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["Auditing", "audits_of_states", "default_layers"]
+
+KIND = "audit"
+
+
+def default_layers(decoder: Decoder) -> tuple[int, ...]:
+    """The embedding, half of the way, and the last layer."""
+    return (0, *statement_layers(range(decoder.facts.layers + 1)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auditing:
+    """All choices of one audit; `run` turns them into a record.
+
+    Args:
+        decoder: The trained decoder.
+        documents: One or more.
+        transformations: What is done to the states; a gain of the name `GAIN` stands for that of the norm which reads
+            the stream at each layer.
+        measurements: What is measured; the laboratory's own list if None.
+        layers: Where; `default_layers` if None.
+        calibration: Documents disjoint from the others, for the views that need them; those are left out without.
+        level: Nominal coverage of the intervals.
+        resamples: How often documents are resampled.
+        seed: Of the resampling.
+        batch_size: Documents in one pass.
+
+    Raises:
+        ArgumentError: If choices contradict each other, or a condition number is larger than the states resolve.
+    """
+
+    decoder: Decoder
+    documents: Documents
+    transformations: Sequence[Transformation]
+    measurements: Sequence[Measurement] | None = None
+    layers: Sequence[int] | None = None
+    calibration: Documents | None = None
+    level: float = 0.95
+    resamples: int = 2000
+    seed: int = 0
+    batch_size: int = 8
+
+    def __post_init__(self) -> None:
+        facts = self.decoder.facts
+        require_choices(self.level, self.resamples)
+        chosen = default_layers(self.decoder) if self.layers is None else tuple(sorted(set(self.layers)))
+        if not chosen or chosen[0] < 0 or chosen[-1] > facts.layers:
+            raise ArgumentError(
+                f"Argument `layers` must lie within 0 (embedding) and {facts.layers}, but it is {list(chosen)}. "
+                "Layer l is the stream after block l."
+            )
+        if not self.transformations:
+            raise ArgumentError("Argument `transformations` must name at least one, but it is empty. Leave it out.")
+        if self.documents.tokens < 4:
+            raise ArgumentError(
+                f"Argument `documents` must have at least 4 tokens each, but they have {self.documents.tokens}. "
+                "Ask for more tokens."
+            )
+        self.documents.check_context(facts.context)
+        self.documents.check_vocabulary(facts.vocabulary)
+        if self.calibration is not None:
+            self.documents.check_disjoint(self.calibration)
+        drawn = [one for one in self.transformations if str(one) != GAIN]
+        require_resolvable(drawn, facts.width, getattr(torch, facts.dtype))
+        calibrated = self.calibration is not None
+        measurements = default_measurements(calibrated=calibrated) if self.measurements is None else self.measurements
+        object.__setattr__(self, "layers", chosen)
+        object.__setattr__(self, "measurements", tuple(measurements))
+        object.__setattr__(self, "transformations", tuple(self.transformations))
+
+    def run(self, path: str | Path, *, progress: Callable[[str, int, int], None] | None = None) -> Record:
+        """Capture, transform, measure and write the record.
+
+        Args:
+            path: The new folder.
+            progress: Told what is being done, how much of it is done and how much there is.
+
+        Returns:
+            The record; `record.audits()` has the verdicts.
+
+        Raises:
+            ArgumentError: If the folder exists or cannot be written, or a measurement cannot be asked of these states.
+            CheckMissed: If the decoder does not keep its promises.
+        """
+        Record.require_new(path)
+        say = progress or (lambda words, done, total: None)
+        promises = prove(self.decoder)
+        require(self.decoder, promises)
+        values, floors = self._tables(say)
+        return Record.write(path, self.choices(), self._origin(promises), self._dataset(values, floors))
+
+    def _tables(self, say: Callable[[str, int, int], None]) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers and floors, `transformations+1 layers measurements documents`."""
+        layers, measurements = tuple(self.layers or ()), tuple(self.measurements or ())
+        say("passing documents", 0, len(layers) + 1)
+        taps = [Tap(layer) for layer in layers]
+        states = capture(self.decoder, self.documents, taps, batch_size=self.batch_size)
+        calibrations = calibrate(
+            self.decoder, self.calibration, plan=Plan(), condition="trained", batch_size=self.batch_size
+        )
+        shape = len(self.transformations) + 1, len(layers), len(measurements), len(self.documents)
+        values, floors = np.full(shape, np.nan), np.full(shape, np.nan)
+        eps = float(torch.finfo(getattr(torch, self.decoder.facts.dtype)).eps)
+        for row, layer in enumerate(layers):
+            say("trying transformations", row + 1, len(layers) + 1)
+            cloud = Cloud(
+                states.where(layer)[:, 1:],
+                accumulate=torch.float64,
+                calibration=calibrations.get(layer),
+                resolution=eps,
+            )
+            maps = self._maps(layer)
+            count = min(FLOOR_DOCUMENTS, len(self.documents))
+            found = tried(cloud, list(maps.values()), measurements, floor_documents=count)
+            cloud.forget()
+            values[0, row] = found.before.T
+            for t, after, floor in zip(maps, found.after, found.floors, strict=True):
+                values[t, row] = after.T
+                floors[t, row, :, :count] = floor.T
+        return values, floors
+
+    def _maps(self, layer: int) -> Mapping[int, Transformation]:
+        """By row of the table what is done at a layer: no gain where no norm with a gain reads the stream."""
+        found: dict[int, Transformation] = {}
+        for t, one in enumerate(self.transformations, start=1):
+            if str(one) != GAIN:
+                found[t] = one
+                continue
+            norm = self.decoder.norm_after(layer)
+            gain = None if norm is None else self.decoder.gain(norm)
+            if gain is not None:
+                found[t] = DiagonalGain(gain, name=GAIN)
+        return found
+
+    def _dataset(self, values: np.ndarray, floors: np.ndarray) -> xarray.Dataset:
+        import xarray as xr
+
+        measurements = tuple(self.measurements or ())
+        axes = ("transformation", "statement_layer", "statement_measurement", "document")
+        attrs = {
+            "definition": "each measurement of the stream before and after a transformation",
+            "condition": "trained",
+            "tap": "block",
+            "tokens": "without_first",
+            "documents": len(self.documents),
+            **claimed(measurements, self.transformations),
+        }
+        facts = self.decoder.facts
+        return xr.Dataset(
+            {
+                VALUE: (axes, values, attrs),
+                FLOOR: (axes, floors, {"definition": "how far rounding alone moves the difference of a document"}),
+            },
+            coords={
+                "condition": ["trained"],
+                "transformation": [UNTOUCHED, *(str(one) for one in self.transformations)],
+                "statement_layer": np.asarray(self.layers),
+                "statement_measurement": [str(one) for one in measurements],
+                "document": list(self.documents.titles),
+            },
+            attrs={"layers": facts.layers, "width": facts.width, "tokens_per_document": self.documents.tokens},
+        )
+
+    def choices(self) -> dict[str, Any]:
+        """Every choice, as study.toml keeps it."""
+        facts, measurements = self.decoder.facts, tuple(self.measurements or ())
+        used = {step for one in measurements for step in one.preparation.steps}
+        return {
+            "kind": KIND,
+            "model": {"name": facts.name, "source": facts.source},
+            "layers": list(self.layers or ()),
+            "transformations": [
+                {"name": str(one), "group": one.group, "choices": repr(one) if _is_plain(one) else "as given"}
+                for one in self.transformations
+            ],
+            "measurements": [str(one) for one in measurements],
+            "preparation_steps": {step: words for step, words in STEPS.items() if step in used},
+            "level": self.level,
+            "resamples": self.resamples,
+            "seed": self.seed,
+            "batch_size": self.batch_size,
+            "dtype": facts.dtype,
+            "documents": {
+                "source": self.documents.source,
+                "rule": self.documents.rule,
+                "count": len(self.documents),
+                "tokens": self.documents.tokens,
+            },
+            "calibration": {"count": len(self.calibration or ())},
+        }
+
+    def _origin(self, promises: Sequence[Any]) -> dict[str, Any]:
+        return origin(self.decoder, self.documents, promises=promises, calibration=self.calibration)
+
+
+def audits_of_states(record: Record) -> dict[str, Audit]:
+    """The states that a simulation kept, put to the trial at the middle and at the last kept time.
+
+    Args:
+        record: Of a simulation.
+
+    Returns:
+        By time, in words; members are its starts.
+    """
+    data, study = record.dataset, record.study
+    wanted = {str(one) for one in study["measurements"]}
+    measurements = [one for one in default_measurements_along_time() if str(one) in wanted]
+    times = data["time"].values
+    found = {}
+    for place in dict.fromkeys((len(times) // 2, len(times) - 1)):
+        states = torch.from_numpy(np.asarray(data["states"].values[:, place], dtype=np.float64))
+        choices = {name: study[name] for name in ("level", "resamples", "seed")}
+        found[f"time {times[place]:g}"] = audit(measurements, states, **choices)
+    return found
+
+
+def _is_plain(transformation: Transformation) -> bool:
+    """Whether numbers alone say what it does."""
+    return all(isinstance(value, int | float | str) for value in vars(transformation).values())
