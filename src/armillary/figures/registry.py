@@ -62,7 +62,8 @@ def reading_of(source: Record | Reading) -> Reading:
     """A record as the figures of its kind see it; a reading is handed on as it is.
 
     Args:
-        source: a record of a laboratory, captured states, a simulation, a diagram, a ladder or an audit; or a reading of one.
+        source: a record of a laboratory, captured states, a simulation, a diagram, a ladder or an audit; or a reading of
+            one.
     """
     if isinstance(source, Reading):
         return source
@@ -227,7 +228,13 @@ def _of_diagram(reading: DiagramReading) -> dict[str, Drawing | None]:
 def _own_name(function: Callable[..., Drawing | None]) -> str:
     """The name of a figure function, unless another module's figure has it."""
     of_diagrams = {name: one[-1] for name, one in _OF_DIAGRAMS.items()}
-    every: dict[str, Callable[..., Drawing | None]] = {**_FIGURES, **_OF_RUNS, **_OF_LADDERS, **_OF_AUDITS, **of_diagrams}
+    every: dict[str, Callable[..., Drawing | None]] = {
+        **_FIGURES,
+        **_OF_RUNS,
+        **_OF_LADDERS,
+        **_OF_AUDITS,
+        **of_diagrams,
+    }
     every |= {name: function for name, (_, function) in _OF_MEMBERS.items()}
     known = every.get(function.__name__)
     if known is not None and known.__module__ != function.__module__:
