@@ -11,15 +11,18 @@ import pytest
 import torch
 
 from armillary.errors import ArgumentError, UnsoundError
+from armillary.invariance.against import against
 from armillary.invariance.audit import audit, standard
 from armillary.invariance.judgment import Audit
 from armillary.invariance.proofs import CARRIED, proof
 from armillary.invariance.trial import witnessed
 from armillary.invariance.witnesses import WITNESSES
-from armillary.observables.alignment import exponential_overlap, mean_overlap, squared_mean_direction
+from armillary.observables.alignment import exponential_overlap, mean_overlap, overlaps, squared_mean_direction
+from armillary.observables.attention_declaration import map_numbers
 from armillary.observables.claims import Claim
-from armillary.observables.cloud import STEPS, Calibration
+from armillary.observables.cloud import STEPS, Calibration, Cloud
 from armillary.observables.clustering import cluster_count, clustering_order_parameter, noise_share
+from armillary.observables.correspondence import linear_cka, neighbor_overlap
 from armillary.observables.declaration import OBSERVABLES, Measurement, Observable, observable
 from armillary.observables.distances import AngularDistance
 from armillary.observables.drift import stream_norm_first, stream_norm_mean, zero_rows
@@ -273,3 +276,33 @@ def test_centering_is_undone_only_by_the_mean_that_it_took() -> None:
     torch.testing.assert_close(again.inverse(rows).of(rows), Centering().of(rows))
     assert "no group" in Centering.group
     np.testing.assert_allclose(TokenPermutation(3).of(rows).sum(-2), rows.sum(-2), atol=1e-12)
+
+
+def test_numbers_between_layers_are_tried_with_one_transformation_of_both_and_keep_their_claims() -> None:
+    first, later = Cloud(cloud(3)), cloud(3) + 0.5 * cloud(3).roll(1, dims=-1)
+    numbers = [
+        against(one.after(*steps), first, "embedding") for one in (linear_cka, neighbor_overlap(k=3))
+        for steps in ((), ("normalize",))
+    ]  # fmt: skip
+    found = audit(numbers, later, transformations=EVERY, **CHOICES)
+    assert found.measurements[0] == "linear_cka_to_embedding | as given" and not found.refuted
+    cka = words(found, numbers[0])
+    assert {name for name, word in cka.items() if word == "proved and survived"} == {
+        "orthogonal", "permutation of features", "permutation of tokens", "global scale", "translation", "centering"
+    }  # fmt: skip
+    assert cka["row scale"] == cka["general linear, k=4"] == "changes"
+    assert words(found, numbers[1])["row scale"] == "proved and survived"
+
+
+def test_numbers_of_an_attention_map_that_see_overlaps_see_directions_only() -> None:
+    rows = cloud(2, tokens=10)
+    maps = torch.softmax(torch.randn(2, 3, 10, 10, generator=torch.Generator().manual_seed(2)).double(), -1).tril()
+    maps = maps / maps.sum(-1, keepdim=True)
+    for number in map_numbers().values():
+        assert number.claims
+        before = number(maps, overlaps=overlaps(rows))
+        for claim in number.claims:
+            one = next(t for t in EVERY if type(t) is claim.transformation)
+            torch.testing.assert_close(number(maps, overlaps=overlaps(one.of(rows))), before, rtol=1e-6, atol=1e-9)
+        seen = number(maps, overlaps=overlaps(EVERY[-1].of(rows)))
+        assert bool(torch.equal(seen, before)) != number.needs_overlaps

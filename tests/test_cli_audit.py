@@ -184,7 +184,10 @@ def test_the_page_and_the_heat_map_of_an_audit_are_drawn_from_its_record(tmp_pat
     drawn = drawings(reading_of(record))
     assert set(drawn) == {"verdicts"} and len(drawn["verdicts"].views) == 3
     panel = drawn["verdicts"].views[1].panels[0]
-    assert panel.tiles is not None and (len(panel.tiles.x), len(panel.tiles.y)) == (2, len(study.measurements or ()))
+    assert panel.tiles is not None and (len(panel.tiles.x), len(panel.tiles.y)) == (
+        2,
+        len(study.choices()["measurements"]),
+    )
     page = write_report(record, tmp_path / "report.html").read_text(encoding="utf-8")
     for words in (
         "claims on trial",

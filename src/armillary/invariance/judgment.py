@@ -38,7 +38,9 @@ class Tried:
     @property
     def floor(self) -> np.ndarray:
         """The largest of these documents, `transformations measurements`."""
-        return np.nanmax(self.floors, axis=1) if self.floors.size else np.zeros(self.floors.shape[::2])
+        known = ~np.isnan(self.floors)
+        largest: np.ndarray = np.where(known, self.floors, -np.inf).max(axis=1, initial=-np.inf)
+        return np.where(known.any(axis=1), largest, np.nan)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from armillary.invariance.against import Against
 from armillary.invariance.floors import floors, least_floors
 from armillary.invariance.judgment import Finding, Tried
 from armillary.invariance.moved import moved, value_of
@@ -42,9 +43,10 @@ def tried(
     after, found = [], []
     for transformation in transformations:
         mapped = moved(cloud, transformation)
-        values = [value_of(one, mapped) for one in measurements]
+        asked = [one.under(transformation) if isinstance(one, Against) else one for one in measurements]
+        values = [value_of(one, mapped) for one in asked]
         after.append(_table(values))
-        found.append(np.maximum(before, _floors(mapped, transformation, measurements, values, floor_documents)))
+        found.append(np.maximum(before, _floors(mapped, transformation, asked, values, floor_documents)))
         mapped.forget()
     table = _table(first)
     if not found:
@@ -68,6 +70,7 @@ def witnessed(
         One for each measurement, transformation and witness where something moved, in this order of witnesses.
     """
     found = []
+    measurements = [one for one in measurements if not isinstance(one, Against)]  # a witness is one configuration
     for alike in _by_shape(witnesses):
         means = torch.stack([one.calibration.mean for one in alike])
         cloud = Cloud(torch.stack([one.rows for one in alike]), calibration=Calibration(means, (0,)))

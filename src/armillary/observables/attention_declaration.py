@@ -18,7 +18,10 @@ import torch
 from torch import Tensor
 
 from armillary.errors import ArgumentError
+from armillary.observables.claims import Claim
 from armillary.observables.travel import by_name
+from armillary.transformations.linear import GeneralLinear, Orthogonal
+from armillary.transformations.rows import RowScale
 
 __all__ = ["MapNumber", "Maps", "map_number", "map_numbers"]
 
@@ -26,6 +29,13 @@ Ends = Callable[[int], tuple[float, float]]
 """Lowest and highest value that a number can take, given the number of tokens."""
 
 _NUMBERS: dict[str, MapNumber] = {}
+
+_STAYS = "it depends on the map alone, which a change of basis that the weights follow leaves as it is"
+_OF_THE_MAP = (Claim(GeneralLinear, _STAYS, "docs/audit.md, 7"), Claim(RowScale, _STAYS, "docs/audit.md, 7"))
+_OF_DIRECTIONS = (
+    Claim(Orthogonal, "it depends on the map and on overlaps, which a rotation leaves as they are", "docs/audit.md, 1"),
+    Claim(RowScale, "it depends on the map and on directions of the stream, not on lengths", "docs/audit.md, 4"),
+)
 
 
 class Maps:
@@ -113,6 +123,11 @@ class MapNumber:
     needs_overlaps: bool
     attainable: Ends = field(repr=False, compare=False)
     function: Callable[[Maps], Tensor] = field(repr=False, compare=False)
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """What cannot change it: changes of the stream's basis that the weights follow, so that the map stays."""
+        return _OF_DIRECTIONS if self.needs_overlaps else _OF_THE_MAP
 
     def __reduce__(self) -> Any:
         """To another process it goes by name where it has one, and as a whole otherwise."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from armillary.errors import ArgumentError, UnsoundError
+from armillary.observables.claims import Claim
 from armillary.observables.cloud import Calibration, Cloud
 from armillary.observables.declaration import (
     Preparation,
@@ -58,6 +59,7 @@ class BetweenLayers:
     attainable: Range = field(default=anything, repr=False, compare=False)
     independent: Level = field(default=lambda tokens, dim: float("nan"), repr=False, compare=False)
     parameters: tuple[tuple[str, float | str], ...] = ()
+    claims: tuple[Claim, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def words(self) -> str:
@@ -201,6 +203,7 @@ def between_layers(
     needs_unit_rows: bool = False,
     attainable: Range = anything,
     independent: Level = lambda tokens, dim: float("nan"),
+    claims: Sequence[Claim] = (),
 ) -> Callable[[Callable[[Tensor, Tensor], Tensor]], BetweenLayers]:
     """Declare a function of two configurations with the same tokens.
 
@@ -214,6 +217,8 @@ def between_layers(
         attainable: The lowest and the highest value it can take, given the numbers of tokens and coordinates; ends of
             intervals are cut there.
         independent: What it gives on average for two clouds that have nothing to do with each other; NaN if unknown.
+        claims: What cannot change it, and why: a transformation of either configuration, or one order of tokens in
+            both.
 
     Returns:
         A decorator that turns the function into a `BetweenLayers` and enters it under its name.
@@ -242,6 +247,7 @@ def between_layers(
             needs_unit_rows=needs_unit_rows,
             attainable=attainable,
             independent=independent,
+            claims=tuple(claims),
         )
         BETWEEN_LAYERS[name] = made
         return made

@@ -11,6 +11,12 @@ from torch import Tensor
 
 from armillary.errors import ArgumentError
 from armillary.observables.between import BETWEEN_LAYERS, BetweenLayers, between_layers
+from armillary.observables.claims import (
+    BY_DIFFERENCES,
+    BY_INNER_PRODUCTS,
+    FREE_OF_SCALE,
+    WHATEVER_THE_ORDER,
+)
 from armillary.observables.cloud import Cloud
 from armillary.observables.neighbors import squared_distances
 from armillary.observables.unbiased import u_centered
@@ -37,6 +43,7 @@ def _aligned(cloud: Cloud) -> Tensor:
     undefined="fewer than four rows, or rows of one cloud without spread",
     attainable=lambda tokens, dim: (-1.0, 1.0),
     independent=lambda tokens, dim: 0.0,
+    claims=(BY_INNER_PRODUCTS, WHATEVER_THE_ORDER, FREE_OF_SCALE, BY_DIFFERENCES),
 )
 def linear_cka(aligned: Tensor, other: Tensor) -> Value:
     """Linear centered kernel alignment from unbiased averages: HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)).
@@ -85,6 +92,7 @@ def neighbor_overlap(*, k: int) -> BetweenLayers:
         attainable=lambda tokens, dim: (0.0, 1.0),
         independent=lambda tokens, dim: k / (tokens - 1) if tokens > k + 1 else math.nan,
         parameters=(("k", float(k)),),
+        claims=(BY_INNER_PRODUCTS, WHATEVER_THE_ORDER, FREE_OF_SCALE, BY_DIFFERENCES),
     )
 
 

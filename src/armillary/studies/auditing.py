@@ -16,6 +16,7 @@ import torch
 
 from armillary.errors import ArgumentError
 from armillary.estimates import require_choices
+from armillary.invariance.against import against
 from armillary.invariance.audit import audit, require_resolvable
 from armillary.invariance.judgment import Audit
 from armillary.invariance.trial import tried
@@ -23,15 +24,17 @@ from armillary.models.anatomy import Decoder
 from armillary.models.capture import Tap, capture
 from armillary.models.contract import prove, require
 from armillary.models.documents import Documents
+from armillary.observables.between import BetweenMeasurement
 from armillary.observables.cloud import STEPS, Cloud
 from armillary.observables.declaration import Measurement
 from armillary.records.audits import FLOOR, UNTOUCHED, VALUE
 from armillary.records.record import Record
 from armillary.studies.origin import origin
 from armillary.studies.passes import calibrate
-from armillary.studies.plan import FLOOR_DOCUMENTS, Plan, default_measurements, statement_layers
+from armillary.studies.plan import FLOOR_DOCUMENTS, Plan, default_between_layers, default_measurements, statement_layers
 from armillary.studies.simulation import default_measurements_along_time
 from armillary.studies.statement import GAIN, claimed
+from armillary.terms import layer_words
 from armillary.transformations.declaration import Transformation
 from armillary.transformations.linear import DiagonalGain
 
@@ -58,6 +61,7 @@ class Auditing:
         transformations: What is done to the states; a gain of the name `GAIN` stands for that of the norm which reads
             the stream at each layer.
         measurements: What is measured; the laboratory's own list if None.
+        between: Between each layer and the first of the layers; the laboratory's own list if None.
         layers: Where; `default_layers` if None.
         calibration: Documents disjoint from the others, for the views that need them; those are left out without.
         level: Nominal coverage of the intervals.
@@ -73,6 +77,7 @@ class Auditing:
     documents: Documents
     transformations: Sequence[Transformation]
     measurements: Sequence[Measurement] | None = None
+    between: Sequence[BetweenMeasurement] | None = None
     layers: Sequence[int] | None = None
     calibration: Documents | None = None
     level: float = 0.95
@@ -104,6 +109,8 @@ class Auditing:
         require_resolvable(drawn, facts.width, getattr(torch, facts.dtype))
         calibrated = self.calibration is not None
         measurements = default_measurements(calibrated=calibrated) if self.measurements is None else self.measurements
+        between = default_between_layers() if self.between is None else self.between
+        object.__setattr__(self, "between", tuple(between) if len(chosen) > 1 else ())
         object.__setattr__(self, "layers", chosen)
         object.__setattr__(self, "measurements", tuple(measurements))
         object.__setattr__(self, "transformations", tuple(self.transformations))
@@ -133,31 +140,45 @@ class Auditing:
         """Numbers and floors, `transformations+1 layers measurements documents`."""
         layers, measurements = tuple(self.layers or ()), tuple(self.measurements or ())
         say("passing documents", 0, len(layers) + 1)
-        taps = [Tap(layer) for layer in layers]
-        states = capture(self.decoder, self.documents, taps, batch_size=self.batch_size)
+        states = capture(self.decoder, self.documents, [Tap(layer) for layer in layers], batch_size=self.batch_size)
         calibrations = calibrate(
             self.decoder, self.calibration, plan=Plan(), condition="trained", batch_size=self.batch_size
         )
-        shape = len(self.transformations) + 1, len(layers), len(measurements), len(self.documents)
+        shape = len(self.transformations) + 1, len(layers), len(self._named), len(self.documents)
         values, floors = np.full(shape, np.nan), np.full(shape, np.nan)
         eps = float(torch.finfo(getattr(torch, self.decoder.facts.dtype)).eps)
-        for row, layer in enumerate(layers):
-            say("trying transformations", row + 1, len(layers) + 1)
-            cloud = Cloud(
+        clouds = [
+            Cloud(
                 states.where(layer)[:, 1:],
                 accumulate=torch.float64,
                 calibration=calibrations.get(layer),
                 resolution=eps,
             )
+            for layer in layers
+        ]
+        count = min(FLOOR_DOCUMENTS, len(self.documents))
+        for row, (layer, cloud) in enumerate(zip(layers, clouds, strict=True)):
+            say("trying transformations", row + 1, len(layers) + 1)
+            asked = [*measurements, *(self._against(clouds[0]) if row else ())]
             maps = self._maps(layer)
-            count = min(FLOOR_DOCUMENTS, len(self.documents))
-            found = tried(cloud, list(maps.values()), measurements, floor_documents=count)
-            cloud.forget()
-            values[0, row] = found.before.T
+            found = tried(cloud, list(maps.values()), asked, floor_documents=count)
+            values[0, row, : len(asked)] = found.before.T
             for t, after, floor in zip(maps, found.after, found.floors, strict=True):
-                values[t, row] = after.T
-                floors[t, row, :, :count] = floor.T
+                values[t, row, : len(asked)] = after.T
+                floors[t, row, : len(asked), :count] = floor.T
+            cloud.forget()
         return values, floors
+
+    def _against(self, first: Cloud) -> list[Measurement]:
+        """The numbers between layers, as ones of the later layer."""
+        reference = layer_words(min(self.layers or (0,))).replace(" ", "_")
+        return [against(one, first, reference) for one in self.between or ()]
+
+    @property
+    def _named(self) -> tuple[Measurement, ...]:
+        """What is measured in the order of the record, numbers between layers last."""
+        nothing = Cloud(torch.empty(1, 1, self.decoder.facts.width))
+        return (*(self.measurements or ()), *self._against(nothing))
 
     def _maps(self, layer: int) -> Mapping[int, Transformation]:
         """By row of the table what is done at a layer: no gain where no norm with a gain reads the stream."""
@@ -175,7 +196,7 @@ class Auditing:
     def _dataset(self, values: np.ndarray, floors: np.ndarray) -> xarray.Dataset:
         import xarray as xr
 
-        measurements = tuple(self.measurements or ())
+        measurements = self._named
         axes = ("transformation", "statement_layer", "statement_measurement", "document")
         attrs = {
             "definition": "each measurement of the stream before and after a transformation",
@@ -203,7 +224,7 @@ class Auditing:
 
     def choices(self) -> dict[str, Any]:
         """Every choice, as study.toml keeps it."""
-        facts, measurements = self.decoder.facts, tuple(self.measurements or ())
+        facts, measurements = self.decoder.facts, self._named
         used = {step for one in measurements for step in one.preparation.steps}
         return {
             "kind": KIND,
