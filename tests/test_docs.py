@@ -210,6 +210,8 @@ def test_the_code_of_the_training_page_runs_and_prints_what_it_shows(capsys: pyt
     for code, shown in zip(blocks("training.md", "python"), blocks("training.md", "text"), strict=True):
         exec(compile(code, "training.md", "exec", dont_inherit=True), names)
         assert capsys.readouterr().out.endswith(shown)
+
+
 def test_the_code_of_the_audit_page_runs_and_prints_what_it_shows(capsys: pytest.CaptureFixture[str]):
     (code,) = blocks("audit.md", "python")
     exec(compile(code, "audit.md", "exec", dont_inherit=True), {})

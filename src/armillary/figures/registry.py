@@ -62,8 +62,8 @@ def reading_of(source: Record | Reading) -> Reading:
     """A record as the figures of its kind see it; a reading is handed on as it is.
 
     Args:
-        source: a record of a laboratory, captured states, a simulation, a diagram, a ladder or an audit; or a reading of
-            one.
+        source: a record of a laboratory, captured states, a simulation, a diagram, a ladder or an audit; or a reading
+            of one.
     """
     if isinstance(source, Reading):
         return source
