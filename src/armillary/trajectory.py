@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -123,6 +123,8 @@ class Trajectory:
         mergers: The log of merged tokens.
         engine: Which engine moved the tokens.
         summation: How sums over all pairs of tokens were evaluated, and how exactly.
+        stopped_at: Systems, by number, that stopped before the last time, and where; kept states beyond are those they
+            stopped in.
     """
 
     states: Tensor
@@ -135,6 +137,7 @@ class Trajectory:
     mergers: tuple[Any, ...] = ()
     engine: str = "general"
     summation: str = "all pairs at once"
+    stopped_at: Mapping[int, float] = field(default_factory=dict)
 
     @cached_property
     def statuses(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from armillary.studies.diagram.registry import preset_names
 
 if TYPE_CHECKING:
     from armillary.records.record import Record
+    from armillary.studies.diagram.declaration import Preset
     from armillary.studies.diagram.run import Diagram
 
 __all__ = ["phase"]
@@ -25,6 +26,10 @@ SHOWN = 12  # cells that a dry run prints by name
 
 def phase(
     preset: Annotated[str | None, typer.Option(help=f"Which diagram: {', '.join(preset_names())}.")] = None,
+    study: Annotated[
+        Path | None,
+        typer.Option(help="A file (.toml, .yaml, .json) that describes a grid of moving tokens, in place of a preset."),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A size for minutes instead of the published one.")] = False,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Independent systems in each cell. Default: those of the size.")
@@ -60,19 +65,20 @@ def phase(
     from armillary.studies.diagram.run import Diagram
 
     place = Backend(backend, workers, address)
-    chosen = _preset(preset)
-    grid = chosen.quick if quick else chosen.full
-    study = Diagram(
-        preset=chosen, grid=grid if seeds is None else replace(grid, seeds=seeds), size="quick" if quick else "full",
-        level=level, seed=seed,
+    chosen = _chosen(preset, study, quick=quick)
+    grid, size = (chosen.quick, "quick") if quick else (chosen.full, "full")
+    diagram = Diagram(
+        preset=chosen, grid=grid if seeds is None else replace(grid, seeds=seeds),
+        size=size if study is None else study.name, level=level, seed=seed,
     )  # fmt: skip
     if dry_run:
-        _print_cells(study, workers=workers, as_json=as_json)
+        _print_cells(diagram, workers=workers, as_json=as_json)
         return
-    record_path = Record.require_new(Path(f"records/phase-{chosen.name}") if out is None else out)
+    name = chosen.name if study is None else study.stem
+    record_path = Record.require_new(Path(f"records/phase-{name}") if out is None else out)
     with terminal.interruptible(record_path):
         with terminal.progress("measuring", quiet=quiet, counted=False) as told:
-            record = study.run(record_path, backend=place, progress=told, notice=None if quiet else terminal.notice)
+            record = diagram.run(record_path, backend=place, progress=told, notice=None if quiet else terminal.notice)
         if as_json:  # before anything is drawn: numbers do not wait for pictures
             terminal.print_json(_summary(record))
         page = drawn(record, quiet=quiet)
@@ -80,15 +86,26 @@ def phase(
         _closing_words(record, page)
 
 
-def _preset(name: str | None) -> Any:
+def _chosen(name: str | None, study: Path | None, *, quick: bool) -> Preset:
+    """The preset that is named, or the one that a file describes."""
     from armillary.studies.diagram.registry import preset_named
 
-    if name is None:
+    if study is None and name is None:
         raise ArgumentError(
             f"Argument `--preset` must name one of {', '.join(preset_names())}, but is missing. Write "
-            f"`--preset {preset_names()[0]}`."
+            f"`--preset {preset_names()[0]}`, or describe a grid of your own in a file and name it with --study."
         )
-    return preset_named(name)
+    if study is None:
+        return preset_named(str(name))
+    if name is not None or quick:
+        given = "--preset" if name is not None else "--quick"
+        raise ArgumentError(
+            f"Argument `{given}` must be left out beside --study, whose file says everything, but is given. Leave one "
+            "out."
+        )
+    from armillary.studies.diagram.study_file import study_from_file
+
+    return study_from_file(study)
 
 
 def _print_cells(study: Diagram, *, workers: int, as_json: bool) -> None:

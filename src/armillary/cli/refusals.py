@@ -12,6 +12,7 @@ __all__ = ["is_out_of_memory", "parser_words", "refuse", "with_options"]
 
 _OPTIONS = {
     "preset": "--preset",
+    "study": "--study",
     "rule": "--rule",
     "mask": "--mask",
     "heads": "--heads",

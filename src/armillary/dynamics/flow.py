@@ -130,6 +130,7 @@ def flow(
         mergers=tuple(progress.mergers),
         engine=plan.engine,
         summation=plan.words,
+        stopped_at={system: time for system, (time, _) in progress.stopped.items()},
     )
 
 

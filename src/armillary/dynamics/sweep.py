@@ -66,8 +66,8 @@ def sweep(
         angle: Below which tokens are merged; 0 for never.
         most: Steps after which a system is left where it is.
         stop: Whether a system ends once all its pairs have met. Distances inside a cap only shrink under attention that
-            attracts, so that the share stays 1; mean and smallest overlap are NaN from there on, and so is the number
-            of groups if `within` is the narrower of the two.
+            attracts (weights are positive whatever the sign of beta), so that the share stays 1; mean and smallest
+            overlap are NaN from there on, and so is the number of groups if `within` is the narrower of the two.
 
     Returns:
         The numbers, systems in the order of the starts.
@@ -126,10 +126,10 @@ def _require(starts: np.ndarray, law: Law, times: np.ndarray, above: float, with
         )
     if len(times) == 0 or times[0] < 0 or (np.diff(times) <= 0).any():
         raise ArgumentError("Argument `times` must ascend from 0 on, but does not. Sort the times, each once.")
-    if stop and (law.beta < 0 or law.factor < 0):
+    if stop and law.factor < 0:
         raise ArgumentError(
-            f"Argument `stop` must be False where tokens may part again, but beta is {law.beta:g} and the factor "
-            f"{law.factor:g}. Follow the systems to the end: stop=False."
+            f"Argument `stop` must be False where tokens part again, but the factor is {law.factor:g}. Follow the "
+            "systems to the end: stop=False."
         )
 
 

@@ -37,7 +37,8 @@ def plain_figure(reading: DiagramReading, result: str) -> Drawing | None:
     panels = tuple(_panels(reading, result, found, across, rest))
     title = f"{_words(result).capitalize()} over the grid"
     symbol = reading.attribute(result, "symbol")
-    shown = "" if len(panels) < MOST_PANELS else f" The first {MOST_PANELS} panels are shown; the record has all."
+    whole = math.prod(found.value.shape) == sum(_count(panel) for panel in panels)
+    shown = "" if whole else f" The first {MOST_PANELS} panels are shown; the record has all."
     bands = SEED in reading.dataset[result].dims and reading.seeds > 1
     caption = (
         f"{symbol}: {reading.attribute(result, 'definition')}. "
@@ -64,22 +65,26 @@ def _panels(reading: DiagramReading, result: str, found: Spread, across: str, re
         block = [np.asarray(ends[place]) for ends in (found.value, found.low, found.high)]
         if kept and kept[0] != across:
             block = [ends.T for ends in block]
-        yield _panel(reading, result, block, across, second, note)
+        yield _panel(reading, result, block, across, second, note, found.value)
 
 
 def _panel(
-    reading: DiagramReading, result: str, block: list[np.ndarray], across: str, second: str | None, note: str
-) -> Panel:
+    reading: DiagramReading, result: str, block: list[np.ndarray], across: str, second: str | None, note: str,
+    every: np.ndarray,
+) -> Panel:  # fmt: skip
     value, low, high = block
+    scale = _scale(every)
+    ends = (float(np.nanmin(every)), float(np.nanmax(every)))
     x = reading.values_along(across)
     label = reading.attribute(result, "symbol") or _words(result)
     units = reading.attribute(result, "units")
-    y = Axis(f"{label} ({units})" if units else label, _scale(value), limits=None)
+    y = Axis(
+        f"{label} ({units})" if units else label, scale, limits=_room(ends, scale) if value.size < every.size else None
+    )
     if second is None:
         return Panel("", _across(reading, across), y, (_line(label, x, value, low, high, SERIES[0]),), note=note)
     others = reading.values_along(second)
     if len(others) > MOST_LINES and reading.is_numeric(second) and reading.is_numeric(across):
-        ends = (float(np.nanmin(value)), float(np.nanmax(value))) if np.isfinite(value).any() else (0.0, 1.0)
         rows = tuple(tuple(float(v) for v in row) for row in value.T)
         tiles = Tiles(label, tuple(map(float, x)), tuple(map(float, others)), rows, ends)
         return Panel("", _across(reading, across), reading.axis_of(second), (), note=note, tiles=tiles)
@@ -110,6 +115,23 @@ def _scale(value: np.ndarray) -> Literal["linear", "log"]:
     known = value[np.isfinite(value)]
     wide = len(known) and known.min() > 0 and math.log10(known.max() / known.min()) > DECADES
     return "log" if wide else "linear"
+
+
+def _room(ends: tuple[float, float], scale: str) -> tuple[float, float]:
+    """The same axis for all panels of a figure: from the lowest value of any to the highest, with a little room."""
+    low, high = ends
+    if scale == "log":
+        room = (high / low) ** 0.05
+        return low / room, high * room
+    room = 0.05 * (high - low) or 0.05 * (abs(high) or 1.0)
+    return low - room, high + room
+
+
+def _count(panel: Panel) -> int:
+    """How many numbers a panel shows."""
+    if panel.tiles is not None:
+        return len(panel.tiles.x) * len(panel.tiles.y)
+    return sum(len(curve.x) for curve in panel.curves)
 
 
 def _words(result: str) -> str:
