@@ -2,6 +2,7 @@
 
 from armillary.checks import (
     equiangular,
+    fresh_values,
     local,
     meanfield,
     measures,
@@ -16,6 +17,7 @@ from armillary.checks import (
 
 __all__ = [
     "equiangular",
+    "fresh_values",
     "local",
     "meanfield",
     "measures",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -14,15 +13,12 @@ from armillary.checks.pairs import TIGHT, off_diagonal
 from armillary.dynamics.attention import Softmax, Uniform, Unnormalized
 from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.heads import Heads
-from armillary.dynamics.integrators import RK4, ResidualLayer, Tsit5
+from armillary.dynamics.integrators import Tsit5
 from armillary.dynamics.normalization import VelocityField, on_sphere
 from armillary.dynamics.pushes import Injection
 from armillary.oracles import circle, linear
 
 __all__: list[str] = []
-
-STEP = 0.02
-"""h of the layers with random values."""
 
 
 def _anisotropic(beta: float, top: float, dim: int) -> VelocityField:
@@ -95,57 +91,3 @@ def _triangle(engine: Engine) -> Sides:
         expected.append(circle.triangle_rate(beta))
         got.append(rates[np.argmin(np.abs(rates - expected[-1]))])
     return Sides.of(expected, got)
-
-
-@check(
-    "fresh random values each layer",
-    "Lyapunov exponent at c = -1 of residual layers with sqrt(h) G: [(d-3) - (d-1) tanh^2 beta] / 2",
-    tolerance=0.0,
-    cost="all",
-    status="exact as h falls",
-)
-def _layers(engine: Engine) -> Sides:
-    cases = ((4, 0.4), (4, 1.0), (8, 1.239))
-    expected = [linear.random_values_exponents(dim=dim, beta=beta)[0] for dim, beta in cases]
-    return _exponents(engine, ResidualLayer(STEP), 1.0, cases, expected)
-
-
-@check(
-    "flow along fresh random values",
-    "the same, flowing along each G for the time h: [(d-2) - tanh beta - (d-1) tanh^2 beta] / 2",
-    tolerance=0.0,
-    cost="all",
-    status="exact as h falls",
-)
-def _flow(engine: Engine) -> Sides:
-    cases = ((4, 0.4), (8, 1.239))
-    expected = [linear.random_values_exponent_of_flow(dim=dim, beta=beta) for dim, beta in cases]
-    return _exponents(engine, RK4(step=STEP), STEP, cases, expected)
-
-
-def _exponents(
-    engine: Engine, integrator: RK4 | ResidualLayer, until: float, cases: Sequence[tuple[int, float]],
-    expected: Sequence[float],
-) -> Sides:  # fmt: skip
-    """Exponents at an opposed pair from independent stacks of layers; the small angle is put back after each layer."""
-    small, layers, draws, found = 1e-6, 1200, 16, []
-    for dim, beta in cases:
-        rates = []
-        for seed in range(draws):
-            draw = torch.Generator().manual_seed(seed)
-            state, grown = torch.zeros(2, dim, dtype=torch.float64), 0.0
-            state[0, 0], state[1, 0], state[1, 1] = 1.0, -1.0, small
-            state = state / state.norm(dim=-1, keepdim=True)
-            for _ in range(layers):
-                square = torch.randn(dim, dim, generator=draw, dtype=torch.float64) / math.sqrt(STEP)
-                heads = Heads.given(scores=torch.eye(dim, dtype=torch.float64), values=square)
-                field = on_sphere(AttentionDrift(Softmax(beta), heads=heads))
-                moved = engine.flow(field, state, until=until, integrator=integrator, keep=1).last
-                away = moved[1] + moved[0]
-                grown += math.log(float(away.norm()) / small)
-                second = -moved[0] + away * (small / float(away.norm()))
-                state = torch.stack([moved[0], second / second.norm()])
-            rates.append(grown / (STEP * layers))
-        found.append(rates)
-    spread = [float(np.std(rates, ddof=1)) / math.sqrt(draws) for rates in found]
-    return Sides.of(expected, [float(np.mean(rates)) for rates in found], spread)

@@ -45,8 +45,12 @@ def compiled(*, fastmath: bool | set[str]) -> Callable[[Callable[..., Any]], Cal
         fastmath: What the compiler may do to floating-point operations.
     """
 
+    translate = numba.njit(cache=True, fastmath=fastmath, error_model="numpy")  # as NumPy divides: by zero to infinity
+
     def made(function: Callable[..., Any]) -> Callable[..., Any]:
-        found: Callable[..., Any] = numba.njit(cache=True, fastmath=fastmath)(inspect.unwrap(function))
+        found: Callable[..., Any] = numba.njit(cache=True, fastmath=fastmath, error_model="numpy")(
+            inspect.unwrap(function)
+        )
         return found
 
     return made

@@ -196,13 +196,16 @@ def one_system(x, w, law, times, rtol, atol, angle, gathered, most, kept, log, r
     shares, between = np.empty(7), np.empty((dim, n))
     holder, stands = np.arange(n), np.arange(n)
     time, before, ended = 0.0, 1.0, REACHED
-    steps, rejected, evaluations, logged, place = 0, 0, 1, 0, 0
+    steps, rejected, evaluations, logged, place = 0, 0, 1, np.int64(0), 0
     stop = times[-1]
     while place < len(times) and times[place] <= 0.0:
-        kept[place] = x
+        for k in range(dim):
+            for i in range(n):
+                kept[place, k, i] = x[k, i]
         place += 1
     velocity(x, w, n, law, stages[0], z, twice, back, pair)
     step, when = _first_step(stages[0], n, rtol, atol), 0.0
+    least = 1e-14 * step
     if gathered > 0.0 and all_within(x, n, gathered, sizes):
         stop, ended = 0.0, GATHERED
     while time < stop:
@@ -228,7 +231,9 @@ def one_system(x, w, law, times, rtol, atol, angle, gathered, most, kept, log, r
             if together:
                 when = time + length * _first_within(x, stages, length, n, gathered, shares, between, sizes)
             time = stop if last else time + length
-            x[:, :n], stages[0, :, :n] = trial[:, :n], stages[6, :, :n]
+            for k in range(dim):
+                for i in range(n):
+                    x[k, i], stages[0, k, i] = trial[k, i], stages[6, k, i]
             steps += 1
             if together:
                 time, ended = when, GATHERED
@@ -243,7 +248,7 @@ def one_system(x, w, law, times, rtol, atol, angle, gathered, most, kept, log, r
             grow = _SAFETY * floor ** (-_PROPORTIONAL / _ORDER) * before ** (_INTEGRAL / _ORDER)
             step = length * min(_GROW, max(_SHRINK, grow))
             before = floor
-        if time < stop and step <= 16 * 2.220446049250313e-16 * max(abs(time), 1e-3):
+        if time < stop and not step > max(16 * 2.220446049250313e-16 * abs(time), least):
             ended = TOO_SMALL
             break
         if time < stop and steps >= most:
@@ -283,7 +288,9 @@ def _keep(x, end, stages, length, share, n, holder, shares, between, sizes, kept
     """The state at a share of the step, every original token at the column that stands for it."""
     dim, tokens = kept.shape
     if share >= 1 - 1e-14:
-        between[:, :n] = end[:, :n]
+        for k in range(dim):
+            for i in range(n):
+                between[k, i] = end[k, i]
     else:
         _shares(share, shares)
         _placed(x, stages, shares, 7, length, n, between)
