@@ -18,6 +18,7 @@ _PUBLIC = {
     "Full": "armillary.dynamics.attention",
     "Causal": "armillary.dynamics.attention",
     "Window": "armillary.dynamics.attention",
+    "Allowed": "armillary.dynamics.attention",
     "Heads": "armillary.dynamics.heads",
     "Drift": "armillary.dynamics.drifts",
     "AttentionDrift": "armillary.dynamics.attention_drift",
@@ -257,6 +258,7 @@ _PUBLIC = {
 if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_house.py holds the two equal
     from armillary import oracles as oracles
     from armillary import sphere as sphere
+    from armillary.dynamics.attention import Allowed as Allowed
     from armillary.dynamics.attention import Causal as Causal
     from armillary.dynamics.attention import Full as Full
     from armillary.dynamics.attention import Hardmax as Hardmax

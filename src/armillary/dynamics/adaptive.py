@@ -82,6 +82,7 @@ class _Run:
         self.kept: list[dict[int, Tensor]] = [{} for _ in range(systems)]
         progress.evaluations += 1
         self.step = np.where(np.isnan(progress.next_step), self._first_steps(), progress.next_step)
+        self.least = 1e-14 * self.step
 
     def tried(self, active: list[int]) -> _Tried:
         """A step of every active system, with its error over what is allowed."""
@@ -147,7 +148,7 @@ class _Run:
 
     def _stopped(self, system: int) -> bool:
         step, time, steps = self.step[system], float(self.time[system]), int(self.progress.steps[system])
-        if step <= 16 * ROUNDING * max(abs(time), 1e-3):
+        if not step > max(16 * ROUNDING * abs(time), self.least[system]):
             why = f"the step size fell to {step:.1e}, so the velocity is not smooth there"
         elif steps >= self.integrator.most_steps:
             why = f"after {steps} steps, as many as were allowed"

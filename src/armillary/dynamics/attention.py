@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import ClassVar
 
 import torch
@@ -16,10 +17,22 @@ from torch import Tensor
 
 from armillary.errors import ArgumentError
 
-__all__ = ["Causal", "Full", "Hardmax", "Mask", "RowRule", "Softmax", "Uniform", "Unnormalized", "Window"]
+__all__ = [
+    "Allowed",
+    "Causal",
+    "Full",
+    "Hardmax",
+    "Mask",
+    "RowRule",
+    "Softmax",
+    "Uniform",
+    "Unnormalized",
+    "Window",
+    "require_rows",
+]
 
-LARGEST_EXPONENT = 700.0
-"""exp of more than 709 overflows in float64."""
+LARGEST_EXPONENT = 340.0
+"""Above it the squares of speeds of size e^beta overflow in float64."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +77,10 @@ class Window:
     direction: str
 
     def __post_init__(self) -> None:
-        if self.reach < 0:
-            raise ArgumentError(f"Argument `reach` must be at least 0, but it is {self.reach}. 0 is only oneself.")
+        if not isinstance(self.reach, int) or self.reach < 0:
+            raise ArgumentError(
+                f"Argument `reach` must be a whole number from 0 up, but it is {self.reach}. 0 is only oneself."
+            )
         if self.direction not in ("back", "both"):
             raise ArgumentError(
                 f"Argument `direction` must be 'back' or 'both', but it is {self.direction!r}. Sliding-window "
@@ -89,7 +104,56 @@ class Window:
         return f"window of {self.reach} {'back' if self.direction == 'back' else 'on both sides'}"
 
 
-Mask = Full | Causal | Window
+@dataclass(frozen=True, eq=False)
+class Allowed:
+    """Token i attends to token j exactly where a matrix says so.
+
+    Args:
+        pairs: Boolean, `tokens tokens`; row i is what token i may look at, and none of them is empty.
+
+    Raises:
+        ArgumentError: It is no square boolean matrix, or a row is empty.
+    """
+
+    pairs: Tensor
+
+    def __post_init__(self) -> None:
+        require_rows(self.pairs, len(self.pairs))
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether i attends to j exactly when j attends to i."""
+        return bool(torch.equal(self.pairs, self.pairs.mT))
+
+    def allowed(self, tokens: int, device: torch.device) -> Tensor | None:
+        """The matrix."""
+        return self.pairs.to(device)
+
+    def __str__(self) -> str:
+        return f"given mask ({int(self.pairs.sum())} of {self.pairs.numel()} pairs)"
+
+
+Mask = Full | Causal | Window | Allowed
+
+
+def require_rows(allowed: Tensor, tokens: int) -> None:
+    """Refuse a mask that does not say of every pair whether it is allowed, or leaves a token with nobody to look at.
+
+    Args:
+        allowed: What should be boolean, `tokens tokens`.
+        tokens: How many there are.
+    """
+    if allowed.dtype != torch.bool or tuple(allowed.shape) != (tokens, tokens):
+        raise ArgumentError(
+            f"Argument `mask` must be boolean [{tokens}, {tokens}] for {tokens} tokens, but it is {allowed.dtype} "
+            f"{list(allowed.shape)}. Give one row a token, True where it may look."
+        )
+    empty = ~allowed.any(-1)
+    if bool(empty.any()):
+        raise ArgumentError(
+            f"Argument `mask` must let every token look at one at least, but row {int(empty.nonzero()[0])} is empty. "
+            "Let it look at itself."
+        )
 
 
 @dataclass(frozen=True)
@@ -145,7 +209,7 @@ class Unnormalized:
         if self.clock == "plain" and abs(self.beta) > LARGEST_EXPONENT:
             raise ArgumentError(
                 f"Argument `beta` must be at most {LARGEST_EXPONENT:g} in size with the plain clock, but it is "
-                f"{self.beta:g}: e^beta overflows. Take clock='shifted' and time in units of e^-beta."
+                f"{self.beta:g}: speeds of e^beta overflow. Take clock='shifted' and time in units of e^-beta."
             )
 
     def weights(self, scores: Tensor, allowed: Tensor | None, multiplicity: Tensor | None) -> Tensor:
@@ -211,5 +275,7 @@ RowRule = Softmax | Unnormalized | Uniform | Hardmax
 
 
 def _require_finite(beta: float) -> None:
-    if not math.isfinite(beta):
-        raise ArgumentError(f"Argument `beta` must be finite, but it is {beta}. Hardmax is the rule of infinite beta.")
+    if not isinstance(beta, Real | Tensor) or not math.isfinite(beta):
+        raise ArgumentError(
+            f"Argument `beta` must be finite, but it is {beta!r}. Hardmax is the rule of infinite beta."
+        )

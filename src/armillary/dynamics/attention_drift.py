@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from armillary.dynamics.attention import Full, Mask, RowRule
+from armillary.dynamics.attention import Full, Mask, RowRule, require_rows
 from armillary.dynamics.drifts import Drift
 from armillary.dynamics.heads import Heads
 from armillary.errors import ArgumentError
@@ -106,7 +106,10 @@ class AttentionDrift(Drift):
         return (weights - torch.diag_embed(weights.diagonal(dim1=-2, dim2=-1))) @ rows
 
     def check(self, tokens: int, dim: int) -> None:
-        """Heads and positions must be made for rows of this size."""
+        """Mask, heads and positions must be made for rows of this size."""
+        allowed = self.mask.allowed(tokens, torch.device("cpu"))
+        if allowed is not None:
+            require_rows(allowed, tokens)
         if self.heads is not None and self.heads.dim != dim:
             raise ArgumentError(
                 f"Argument `heads` must act on dimension {dim}, but it acts on {self.heads.dim}. Make heads of the "

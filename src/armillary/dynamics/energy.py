@@ -264,8 +264,6 @@ def _lacking_in_attention(term: AttentionDrift) -> list[str]:
         missing.append("symmetric scores (at beta = 0 scores play no part; take Uniform(), which has an energy)")
     if not term.mask.symmetric:
         missing.append(f"no mask (the {term.mask} lets j act on i without i acting on j)")
-    if isinstance(term.rule, Uniform) and type(term.mask).__name__ == "Window":
-        missing.append("no mask (uniform weights within a window are not symmetric at its ends)")
     if term.positions is not None:
         missing.append("symmetric scores (they depend on positions)")
     if term.heads is not None:

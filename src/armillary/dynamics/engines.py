@@ -6,7 +6,7 @@ trajectory, and can be made by hand.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -18,16 +18,22 @@ from armillary.dynamics.integrators import Integrator, Tsit5
 from armillary.dynamics.merging import Merger, Merging
 from armillary.dynamics.normalization import VelocityField
 from armillary.dynamics.progress import Progress
-from armillary.errors import ArgumentError
+from armillary.errors import ArgumentError, NumericalError
 
-__all__ = ["Engine", "advanced_by_pairs", "chosen_engine"]
+if TYPE_CHECKING:
+    from armillary.dynamics.pairs import Law
+
+__all__ = ["Engine", "advanced_by_pairs", "chosen_engine", "speeds"]
 
 Engine = Literal["auto", "general", "compiled"]
 
 LARGEST_PAIR_SYSTEM = 1024
 """Tokens up to which each pair once, in compiled loops, is faster than matrix products (dimension up to 16 or so)."""
 
-_CODES = {Softmax: 0, Unnormalized: 1, Uniform: 2}
+LOWEST_BETA = -340.0
+"""Repulsive softmax weights are compared with the one of an opposed token, e^{2 |beta|} times that of an equal one."""
+
+_CODES: dict[type[RowRule], int] = {Softmax: 0, Unnormalized: 1, Uniform: 2}
 
 
 def chosen_engine(
@@ -80,14 +86,10 @@ def advanced_by_pairs(
     """
     from armillary.dynamics import pairs
 
-    factor, term = _attention(field)
-    rule = term.rule
-    beta = rule.beta if isinstance(rule, Softmax | Unnormalized) else 0.0
-    shifted = isinstance(rule, Unnormalized) and rule.clock == "shifted"
     scale = np.ones(len(progress.state)) if tolerance is None else tolerance
     wanted = times if times and times[-1] == until else [*times, until]
     found = pairs.compiled_flow(
-        progress.state.numpy(), law=pairs.Law(_CODES[type(rule)], beta, factor, shifted), times=np.asarray(wanted),
+        progress.state.numpy(), law=_law(field), times=np.asarray(wanted),
         rtol=integrator.rtol * scale, atol=integrator.absolute * scale, angle=merging.angle if merging else 0.0,
         most=integrator.most_steps, weights=None if progress.multiplicity is None else progress.multiplicity.numpy(),
     )  # fmt: skip
@@ -107,6 +109,45 @@ def advanced_by_pairs(
     states = torch.from_numpy(found.states)
     progress.state = states[:, -1]
     return list(states[:, : len(times)].unbind(1))
+
+
+def speeds(field: VelocityField, state: Tensor, engine: Literal["general", "compiled"]) -> np.ndarray:
+    """The largest speed of a token at time 0, each system, by the engine that will run.
+
+    Args:
+        field: The field.
+        state: `systems tokens dim`.
+        engine: Which.
+
+    Raises:
+        NumericalError: A velocity is not finite.
+    """
+    if engine == "compiled":
+        from armillary.dynamics.pairs import pair_velocity
+
+        found = torch.stack([torch.from_numpy(pair_velocity(one.numpy(), law=_law(field))) for one in state])
+    else:
+        with torch.no_grad():
+            found = field.during(0.0).velocity(0.0, state)
+    speed = found.norm(dim=-1)
+    if not bool(torch.isfinite(speed).all()):
+        system, token = (~torch.isfinite(speed)).nonzero()[0].tolist()
+        raise NumericalError(
+            f"Velocities must be finite, but at s = 0 that of token {token} of system {system} is not. Check the "
+            "matrices, functions and vectors of the field."
+        )
+    return np.asarray(speed.amax(-1).cpu().double().numpy())
+
+
+def _law(field: VelocityField) -> Law:
+    """What the compiled engine is told of a plain field."""
+    from armillary.dynamics.pairs import Law
+
+    factor, term = _attention(field)
+    rule = term.rule
+    beta = rule.beta if isinstance(rule, Softmax | Unnormalized) else 0.0
+    shifted = isinstance(rule, Unnormalized) and rule.clock == "shifted"
+    return Law(_CODES[type(rule)], beta, factor, shifted)
 
 
 def _log(mergers: list[tuple[int, float, int, int, float, float, float]], holder: Tensor) -> list[Merger]:
@@ -137,12 +178,10 @@ def _obstacle(field: VelocityField, start: Tensor, integrator: Integrator) -> st
     term = field.drift.terms[0][1]
     if not isinstance(term.mask, Full) or term.heads is not None or term.positions is not None:
         return "masks, heads and positions"
-    if not _known(term.rule):
+    if type(term.rule) not in _CODES:
         return f"{term.rule}"
+    if isinstance(term.rule, Softmax) and term.rule.beta < LOWEST_BETA:
+        return f"a beta below {LOWEST_BETA:g}"
     if start.dtype != torch.float64 or start.device.type != "cpu" or start.requires_grad:
         return "single precision, other devices and gradients"
     return None
-
-
-def _known(rule: RowRule) -> bool:
-    return type(rule) in _CODES

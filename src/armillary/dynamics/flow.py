@@ -6,7 +6,6 @@ stopped by its step size, and its status says which.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -14,9 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from armillary.dynamics.engines import Engine, advanced_by_pairs
+from armillary.dynamics.asked import readable_start, requested_times, token_weights
+from armillary.dynamics.engines import Engine, advanced_by_pairs, speeds
 from armillary.dynamics.extent import all_overlaps_above
-from armillary.dynamics.integrators import Euler, Integrator, ResidualLayer, StratonovichHeun, Tsit5
+from armillary.dynamics.integrators import Integrator, ResidualLayer, StratonovichHeun, Tsit5
 from armillary.dynamics.merging import Merging
 from armillary.dynamics.normalization import VelocityField
 from armillary.dynamics.outlook import hemisphere, predicts_consensus
@@ -24,7 +24,7 @@ from armillary.dynamics.planning import planned
 from armillary.dynamics.progress import Progress
 from armillary.dynamics.stationary import STILL, stationarity
 from armillary.dynamics.stepping import advance
-from armillary.errors import ArgumentError, NumericalError
+from armillary.errors import NumericalError
 from armillary.trajectory import Trajectory
 
 __all__ = ["CONSENSUS", "flow"]
@@ -38,7 +38,6 @@ UNSEEN = 1e-6
 LARGEST_DENSE = 2048
 """Tokens up to which the field itself, all pairs at once, judges where a run begins and ends."""
 
-_UNIT = {torch.float64: 1e-9, torch.float32: 1e-5}
 _FINEST = 1e-13
 _SHARE = 1e-3  # of the smallest initial speed that the tolerance may be
 
@@ -80,20 +79,20 @@ def flow(
             choices that contradict each other.
         NumericalError: A state that is not finite.
     """
-    times = _times(until, keep, integrator)
-    _check_start(field, start, integrator, merging, until)
-    field.drift.check(start.shape[-2], start.shape[-1])
+    times = requested_times(until, keep, integrator)
+    start = readable_start(field, start, integrator, merging, until)
     batch, (tokens, dim) = start.shape[:-2], start.shape[-2:]
     first = start.reshape(-1, tokens, dim)
     first = first / first.norm(dim=-1, keepdim=True) if field.spherical else first
     plan = planned(field, first, integrator, until=until, engine=engine, summation=summation)
     judged = field if tokens <= LARGEST_DENSE else plan.field
-    factors, remarks = _tolerances(judged, first if judged is field else plan.start, integrator)
+    speed = speeds(judged, first if judged is field else plan.start, plan.engine)
+    factors, remarks = _tolerances(speed, integrator)
     if factors is not None and factors.min() < 1:
         plan = planned(
             field, first, integrator, until=until, engine=engine, summation=summation, tightened=float(factors.min())
         )
-    progress = Progress.start(plan.start, merging, _weights(weights, start))
+    progress = Progress.start(plan.start, merging, token_weights(weights, start))
     random = torch.Generator().manual_seed(integrator.seed) if isinstance(integrator, StratonovichHeun) else None
     if plan.engine == "compiled" and isinstance(integrator, Tsit5):
         kept = advanced_by_pairs(
@@ -139,115 +138,18 @@ def _stretches(field: VelocityField, until: float) -> list[tuple[float, float]]:
     return list(pairwise([0.0, *(time for time in field.breakpoints if 0 < time < until), until]))
 
 
-def _times(until: float, keep: int | Sequence[float], integrator: Integrator) -> list[float]:
-    if not 0 < until < math.inf:
-        raise ArgumentError(f"Argument `until` must be positive and finite, but it is {until}. Time runs forward.")
-    if isinstance(keep, int):
-        if keep < 1:
-            raise ArgumentError(f"Argument `keep` must be at least 1, but it is {keep}. 1 keeps the last state only.")
-        times = [float(until)] if keep == 1 else [until * k / (keep - 1) for k in range(keep)]
-    else:
-        times = [float(time) for time in keep]
-    if not times or any(b <= a for a, b in pairwise(times)) or times[0] < 0 or times[-1] > until:
-        raise ArgumentError(
-            f"Argument `keep` must ascend within 0 and {until:g}, but it is {list(times)[:6]}. Sort the times, or "
-            f"give a "
-            "number of states."
-        )
-    pace = {Euler: getattr(integrator, "step", 1.0), ResidualLayer: 1.0}.get(type(integrator))
-    if pace is not None:
-        off = next((t for t in [*times, until] if abs(t / pace - round(t / pace)) > 1e-6), None)
-        if off is not None:
-            raise ArgumentError(
-                f"Argument `keep` must ask for whole layers of {integrator}, but it asks for {off:g}. A discrete model "
-                "has no state between two layers."
-            )
-    return times
-
-
-def _weights(weights: Tensor | None, start: Tensor) -> Tensor | None:
-    if weights is None:
-        return None
-    fits = weights.shape[-1:] == start.shape[-2:-1] and weights.ndim in (1, start.ndim - 1)
-    if not fits or not bool((weights > 0).all()) or not bool(torch.isfinite(weights).all()):
-        raise ArgumentError(
-            f"Argument `weights` must be one positive number for each of {start.shape[-2]} tokens, but has shape "
-            f"{list(weights.shape)} and smallest entry {float(weights.min()) if weights.numel() else math.nan:g}. "
-            f"Leave "
-            "tokens without weight out."
-        )
-    return weights.to(start).expand(start.shape[:-1]).reshape(-1, start.shape[-2])
-
-
-def _check_start(
-    field: VelocityField, start: Tensor, integrator: Integrator, merging: Merging | None, until: float
-) -> None:
-    if start.ndim < 2 or not start.is_floating_point():
-        raise ArgumentError(
-            f"Argument `start` must be real [..., tokens, dim], but has shape {list(start.shape)} and type "
-            f"{start.dtype}. "
-            "Take sphere.uniform(tokens=..., dim=..., seed=...)."
-        )
-    tokens, dim = start.shape[-2:]
-    if tokens < 2 or dim < 2:
-        raise ArgumentError(
-            f"Argument `start` must hold at least two tokens in at least two dimensions, but holds {tokens} in {dim}. "
-            + ("One token attends to itself and stays." if tokens < 2 else "In one dimension nothing can turn.")
-        )
-    if not bool(torch.isfinite(start).all()):
-        where = (~torch.isfinite(start)).nonzero()[0].tolist()
-        raise ArgumentError(f"Argument `start` must be finite, but entry {where} is not. Check where it comes from.")
-    if start.dtype not in (torch.float64, torch.float32):
-        raise ArgumentError(f"Argument `start` must be float64 or float32, but is {start.dtype}. Take start.double().")
-    norms = start.norm(dim=-1)
-    far = (norms - 1).abs() > _UNIT[start.dtype] if field.spherical or field.scheme == "mix" else norms == 0
-    if bool(far.any()) and field.scheme != "flat":
-        where = far.nonzero()[0].tolist()
-        raise ArgumentError(
-            f"Argument `start` must have unit rows, but row {where} has norm {float(norms[tuple(where)]):.6g}. "
-            "Take sphere.normalize(start)."
-        )
-    if start.dtype == torch.float32 and (merging is not None or until > 100):
-        raise ArgumentError(
-            "Argument `start` must be float64 for merging and for times beyond 100, but is float32, in which slow "
-            "motion "
-            "freezes. Take start.double()."
-        )
-    if field.drift.noise and not isinstance(integrator, StratonovichHeun):
-        raise ArgumentError(
-            f"Argument `integrator` must be StratonovichHeun for a field with noise, but it is {integrator}. "
-            "Take StratonovichHeun(step=0.01, seed=0)."
-        )
-    if merging is not None:
-        if not isinstance(integrator, Tsit5):
-            raise ArgumentError(f"Argument `merging` needs Tsit5, but the integrator is {integrator}. Take Tsit5.")
-        merging.check(integrator.rtol)
-        from armillary.dynamics.energy import mergeable
-
-        if not mergeable(field):
-            raise ArgumentError(
-                "Argument `merging` must go with tokens that are moved alike wherever they are alike (attention on the "
-                "sphere without a mask, positions or vectors of their own), but this field tells tokens apart. Leave "
-                "it "
-                "out."
-            )
-
-
-def _tolerances(field: VelocityField, start: Tensor, integrator: Integrator) -> tuple[np.ndarray | None, list[str]]:
+def _tolerances(speed: np.ndarray, integrator: Integrator) -> tuple[np.ndarray | None, list[str]]:
     """A start that hardly moves (near an unstable stationary state) needs tolerances below its own speed."""
-    remarks = [""] * len(start)
+    remarks = [""] * len(speed)
     if not isinstance(integrator, Tsit5):
         return None, remarks
-    with torch.no_grad():
-        speed = field.during(0.0).velocity(0.0, start).norm(dim=-1).amax(-1).cpu().double().numpy()
-    factors = np.ones(len(start))
+    factors = np.ones(len(speed))
     for k, fast in enumerate(speed):
         if STILL < fast < integrator.rtol / _SHARE:
             factors[k] = max(_SHARE * fast, _FINEST) / integrator.rtol
             remarks[k] = (
                 f"; tolerances were tightened by {factors[k]:.1e}, since the start moves at {fast:.1e} only and an "
-                f"error "
-                "of that size would hide where it goes"
+                "error of that size would hide where it goes"
             )
     return np.minimum(factors, 1.0), remarks
 

@@ -157,6 +157,8 @@ class Tsit5:
     most_steps: int = 1_000_000
 
     def __post_init__(self) -> None:
+        if self.most_steps < 1:
+            raise ArgumentError(f"Argument `most_steps` must be at least 1, but it is {self.most_steps}. Take more.")
         for name in ("rtol", "atol"):
             value = getattr(self, name)
             if value is not None and not 1e-15 <= value < 1:
@@ -239,6 +241,8 @@ class StratonovichHeun:
 
     def __post_init__(self) -> None:
         _require_step(self.step)
+        if not 0 <= self.seed < 2**63:
+            raise ArgumentError(f"Argument `seed` must lie within 0 and 2^63 - 1, but it is {self.seed}. Take 0.")
 
     def __str__(self) -> str:
         return f"Stratonovich-Heun of step {self.step:g}, seed {self.seed}"

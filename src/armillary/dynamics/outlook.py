@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from armillary.dynamics.attention import Softmax, Uniform, Unnormalized
+from armillary.dynamics.attention import Causal, Full, Mask, Softmax, Uniform, Unnormalized, Window
 from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.normalization import VelocityField
 
@@ -65,15 +65,23 @@ def hemisphere(configuration: Tensor) -> Certificate | None:
 
 
 def predicts_consensus(field: VelocityField) -> bool:
-    """Whether the hemisphere certificate is a proof here: attention alone, positive weights, identity values."""
+    """Whether the hemisphere certificate is a proof here: attention alone, positive weights, identity values.
+
+    A mask must not keep tokens apart for good.
+    """
     if field.scheme not in ("post", "ngpt", "sqrt depth"):
         return False
     terms = field.drift.terms
     return all(
         factor > 0 and isinstance(term, AttentionDrift) and isinstance(term.rule, Softmax | Uniform | Unnormalized)
-        and (term.heads is None or _identity_values(term))
+        and _connects(term.mask) and (term.heads is None or _identity_values(term))
         for factor, term in terms
     )  # fmt: skip
+
+
+def _connects(mask: Mask) -> bool:
+    """Whether under this mask one token at least is heard by all, directly or through others, for sure."""
+    return isinstance(mask, Full | Causal) or (isinstance(mask, Window) and mask.reach > 0)
 
 
 def _identity_values(term: AttentionDrift) -> bool:

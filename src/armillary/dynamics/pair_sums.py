@@ -44,13 +44,10 @@ def compiled(*, fastmath: bool | set[str]) -> Callable[[Callable[..., Any]], Cal
     Args:
         fastmath: What the compiler may do to floating-point operations.
     """
-
     translate = numba.njit(cache=True, fastmath=fastmath, error_model="numpy")  # as NumPy divides: by zero to infinity
 
     def made(function: Callable[..., Any]) -> Callable[..., Any]:
-        found: Callable[..., Any] = numba.njit(cache=True, fastmath=fastmath, error_model="numpy")(
-            inspect.unwrap(function)
-        )
+        found: Callable[..., Any] = translate(inspect.unwrap(function))
         return found
 
     return made
