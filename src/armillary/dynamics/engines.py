@@ -30,9 +30,6 @@ Engine = Literal["auto", "general", "compiled"]
 LARGEST_PAIR_SYSTEM = 1024
 """Tokens up to which each pair once, in compiled loops, is faster than matrix products (dimension up to 16 or so)."""
 
-LOWEST_BETA = -340.0
-"""Repulsive softmax weights are compared with the one of an opposed token, e^{2 |beta|} times that of an equal one."""
-
 _CODES: dict[type[RowRule], int] = {Softmax: 0, Unnormalized: 1, Uniform: 2}
 
 
@@ -180,8 +177,6 @@ def _obstacle(field: VelocityField, start: Tensor, integrator: Integrator) -> st
         return "masks, heads and positions"
     if type(term.rule) not in _CODES:
         return f"{term.rule}"
-    if isinstance(term.rule, Softmax) and term.rule.beta < LOWEST_BETA:
-        return f"a beta below {LOWEST_BETA:g}"
     if start.dtype != torch.float64 or start.device.type != "cpu" or start.requires_grad:
         return "single precision, other devices and gradients"
     return None

@@ -5,7 +5,8 @@
 Tokens close together lose no digits and nothing can overflow. Coordinates are rows: inner loops run over tokens. In two
 and three dimensions exponentials are what costs, and each pair is visited once: tokens i and i + k, for one offset k
 after another, are two pieces of one line of twice the length, without gaps. In higher dimensions what costs is to add
-up, and each token adds over all others, four coordinates at a time, which writes nothing inside.
+up, and each token adds over all others, four coordinates at a time, which writes nothing inside. So it does at very
+negative beta, where the largest weight of each row, that of the farthest token, has to be known first.
 
 The exponential is a polynomial that the compiler turns into vector instructions; its relative error is 4e-16. It is a
 function of its own, with rules of its own for the compiler: sums may be reordered, its rounding trick may not.
@@ -31,6 +32,7 @@ _LOG2E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _MAGIC = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to the nearest integer, which then lies in the low bits
 _LOWEST = -700.0
+_FARTHEST = -300.0  # repulsive weights below: those of one token differ by more than an exponential can, from any shift
 _EXACT: set[str] = {"contract", "nsz", "arcp"}
 
 
@@ -98,13 +100,13 @@ def _exponential(argument):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=_EXACT)
-def _kernel(squares, found, count, rule, beta):  # type: ignore[no-untyped-def]
-    """What pairs at squared distances weigh: e^{beta c - |beta|}, or 1 with uniform weights."""
+def _kernel(squares, found, count, rule, beta, least):  # type: ignore[no-untyped-def]
+    """What pairs at squared distances weigh: e^{-beta d^2 / 2 + least}, or 1 with uniform weights."""
     if rule == UNIFORM:
         for j in range(count):
             found[j] = 1.0
         return
-    half, least = -0.5 * beta, beta - abs(beta)
+    half = -0.5 * beta
     for j in range(count):
         found[j] = _exponential(half * squares[j] + least)
 
@@ -153,7 +155,7 @@ def _by_offsets(x, w, n, rule, beta, v, z, twice, back, pair):  # type: ignore[n
     for offset in range(1, n // 2 + 1):
         count = offset if 2 * offset == n else n  # half way round, each pair would come twice
         _squares(twice, offset, count, dim, squares)
-        _kernel(squares, kernel, count, rule, beta)
+        _kernel(squares, kernel, count, rule, beta, beta - abs(beta))
         there, returned = weight[offset : offset + count], summed[offset : offset + count]
         for j in range(count):
             squares[j] = there[j] * kernel[j]
@@ -196,6 +198,14 @@ def _distances_from(x, i, n, found):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=True)
+def _largest(numbers, n):  # type: ignore[no-untyped-def]
+    found = 0.0
+    for j in range(n):
+        found = max(found, numbers[j])
+    return found
+
+
+@compiled(fastmath=True)
 def _pulled_by(x, i, n, weights, v):  # type: ignore[no-untyped-def]
     """The pull of all tokens on token i into column i of v; returns the sum of the weights."""
     dim = x.shape[0]
@@ -232,12 +242,16 @@ def velocity(x, w, n, law, v, z, twice, back, pair):  # type: ignore[no-untyped-
     squares, kernel, total = pair[0], pair[1], 0.0
     for j in range(n):
         total += w[j]
-    if dim <= 3:
+    far = rule == SOFTMAX and beta < _FARTHEST
+    if dim <= 3 and not far:
         _by_offsets(x, w, n, rule, beta, v, z, twice, back, pair)
     else:
+        least = beta - abs(beta)
         for i in range(n):
             _distances_from(x, i, n, squares)
-            _kernel(squares, kernel, n, rule, beta)
+            if far:
+                least = 0.5 * beta * _largest(squares, n)
+            _kernel(squares, kernel, n, rule, beta, least)
             for j in range(n):
                 kernel[j] *= w[j]
             z[i] = _pulled_by(x, i, n, kernel, v)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from armillary.dynamics.attention import Causal, Full, Window
 from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.drifts import Drift, Layered, Scaled, Sum
 from armillary.dynamics.normalization import VelocityField
@@ -122,6 +123,8 @@ def summed(
 
     def change(term: Drift) -> Drift:
         if type(term) is not AttentionDrift or term.heads is not None or term.positions is not None:
+            return term
+        if not isinstance(term.mask, Full | Causal | Window):  # given pair by pair: nothing is saved by parts
             return term
         key = (term.rule, term.mask)
         if key not in choices:

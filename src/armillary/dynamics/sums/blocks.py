@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from armillary.dynamics.attention import Causal, Full, Mask, Unnormalized, Window
+from armillary.dynamics.attention import Allowed, Causal, Full, Mask, Unnormalized, Window
 from armillary.dynamics.sums.task import Evaluator, PairSum, tangential
 
 __all__ = ["Rows", "allowed_within", "stretches"]
@@ -98,6 +98,8 @@ def stretches(mask: Mask, rows: Tensor) -> Iterator[tuple[int, int, slice]]:
             yield first, last, slice(0, tokens)
         elif isinstance(mask, Causal):
             yield first, last, slice(0, last)
+        elif isinstance(mask, Allowed):
+            yield first, last, slice(0, tokens)
         else:
             after = last if mask.direction == "back" else min(tokens, last + mask.reach)
             yield first, last, slice(max(0, first - mask.reach), after)
@@ -107,6 +109,8 @@ def allowed_within(mask: Mask, first: int, last: int, seen: slice, device: torch
     """True where a row of the block may look at a token it is shown, `rows seen`; None for everywhere."""
     if isinstance(mask, Full):
         return None
+    if isinstance(mask, Allowed):
+        return mask.pairs.to(device)[first:last, seen]
     back = torch.arange(first, last, device=device)[:, None] - torch.arange(seen.start, seen.stop, device=device)
     if isinstance(mask, Causal):
         return back >= 0

@@ -9,14 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from armillary.dynamics.attention import Full, Unnormalized
+from armillary.dynamics.attention import Full, Softmax, Unnormalized
 from armillary.dynamics.sums import kernels
 from armillary.dynamics.sums.task import Evaluator, PairSum
 
-__all__ = ["Pairs", "direct_rows"]
+__all__ = ["LOWEST", "Pairs", "direct_rows"]
 
 _SHORT, _LONG, _FEW = 64, 128, 256
 """Tokens in a block of the compiled loops, and up to how many tokens the short one is faster."""
+
+LOWEST = {torch.float64: -300.0, torch.float32: -40.0}
+"""Below these repulsive weights, compared with that of an opposed token, may all be less than a number can be."""
 
 
 class Pairs(Evaluator):
@@ -32,6 +35,10 @@ class Pairs(Evaluator):
             return f"it knows no {task.mask}"
         if not task.exponential:
             return f"its weights are exponentials, not {task.rule}"
+        if isinstance(task.rule, Softmax) and task.beta < LOWEST[task.dtype]:
+            return (
+                f"it compares weights with that of an opposed token: below beta = {LOWEST[task.dtype]:g} all may vanish"
+            )
         if not task.unit:
             return "it takes overlaps from distances, which needs unit vectors"
         if task.device != "cpu" or task.gradient:
