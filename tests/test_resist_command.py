@@ -125,3 +125,28 @@ def test_documents_alone_would_not_cover_what_seeds_add() -> None:
 def test_two_seeds_are_refused() -> None:
     with pytest.raises(UnsoundError, match="3 seeds"):
         crossed_estimate(np.zeros((4, 2)), level=0.9, resamples=400, seed=0)
+
+
+def test_the_dimension_part_leads_to_the_law_of_orthonormal_tokens_in_high_dimension() -> None:
+    from armillary.oracles import overlap as laws
+    from armillary.studies.phase.dimension import FIXED, measure
+
+    found = measure({**FIXED, "beta": 1.0, "dim": 4096, "tokens": 16}, range(6))
+    law = laws.merge_time(tokens=16, beta=1.0, stop=0.999)
+    assert found["consensus_time"].mean() == pytest.approx(law, rel=0.02)
+    assert (found["groups"] == 1).all()
+    assert (found["share_above"] == 1).all()
+
+
+def test_a_fresh_decoder_of_plain_matrices_follows_the_wide_limit() -> None:
+    from armillary.studies.phase.fresh_decoders import measure, predicted
+
+    cell = {"width": 256, "layers": 2, "heads": 4, "recipe": "0.02", "tokens": 48}
+    found = measure(cell, range(3))["mean_overlap"]
+    law, _ = predicted(width=256, layers=2, spread=0.02, tokens=48, scores=256 * 0.02**2)
+    assert found.mean() == pytest.approx(law, abs=0.03)
+
+
+def test_an_unknown_part_is_refused_with_those_there_are() -> None:
+    result = CliRunner().invoke(app, ["resist", "--part", "other"])
+    assert "ladder, dimension, scale" in str(result.exception)

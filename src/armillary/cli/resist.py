@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = ["resist"]
 
+PARTS = {
+    "ladder": "the decoder and its rungs",
+    "dimension": "the idealization over dimension and number of tokens, without a decoder",
+    "scale": "fresh decoders over width, depth and heads",
+}
+"""What can be asked, and in words."""
+
+PRESETS = {"dimension": "dimension", "scale": "fresh-decoders"}
+"""Parts that are diagrams of the idealization, and of `armillary phase`."""
+
 RUNGS = "idealized, attention, mlp, equal, decoder, or names of rungs (--dry-run lists them); separated by commas."
 
 
@@ -44,6 +54,8 @@ def resist(
     max_tokens: Annotated[int, typer.Option(min=4, help="Tokens of each document.")] = 256,
     rungs: Annotated[list[str] | None, typer.Option(help=f"Which rungs: {RUNGS} Default: all that apply.")] = None,
     layers: Annotated[str | None, typer.Option(help="Measured layers, such as 0,5,10-30. Default: all.")] = None,
+    part: Annotated[str, typer.Option(help=f"{', '.join(PARTS)}: {'; '.join(PARTS.values())}.")] = "ladder",
+    full: Annotated[bool, typer.Option("--full", help="With --part dimension or scale: the larger grid.")] = False,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED // 2, help="Of resampling and of drawn matrices.")] = 0,
     level: Annotated[float, typer.Option(help="Coverage of the intervals, between 0 and 1.")] = 0.95,
     chunk: Annotated[int, typer.Option(min=1, help="Documents in one pass: what a stopped run loses at most.")] = 4,
@@ -62,10 +74,25 @@ def resist(
     """
     from armillary.records.record import Record
 
+    if part not in PARTS:
+        raise ArgumentError(f"Argument `--part` must be one of {', '.join(PARTS)}, but is {part!r}. Name one of them.")
+    if full and part == "ladder":
+        raise ArgumentError(
+            "Argument `--full` must go with --part dimension or scale, but the part is ladder. Ask for more documents "
+            "with --max-documents instead."
+        )
     require_interval(level=level, documents=max_documents)
     ranges = layer_ranges(layers)
     if not dry_run:
         Record.require_new(out)
+    if part != "ladder":
+        from armillary.cli.phase import phase
+
+        phase(
+            preset=PRESETS[part], quick=not full, seeds=None, seed=seed, level=level, backend="here", workers=1,
+            address=None, out=out, dry_run=dry_run, as_json=as_json, quiet=quiet,
+        )  # fmt: skip
+        return
     source = Source(
         model=model, revision=revision, tokenizer=tokenizer, device=device, dtype=dtype, allow_pickle=allow_pickle,
         trust_remote_code=trust_remote_code,
