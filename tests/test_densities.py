@@ -56,6 +56,16 @@ def test_characteristics_agree_with_the_spectral_solver_that_knows_none():
     assert steps.sum() == pytest.approx(1)
 
 
+def test_characteristics_that_have_met_are_one_point_even_if_some_went_more_than_half_around():
+    density = mean_field.DENSITIES["uneven"]
+    places, below = carried(density, beta=2.0, times=(0.0, 12.0, 20.0), nodes=256, rtol=1e-8)
+    for there in places[1:]:
+        assert 0 <= there[-1] - there[0] < 2 * np.pi
+        middle = np.angle((np.exp(1j * there) * np.diff(np.append(below, 1 + below[0]))).sum())
+        spread = 1e-2 if there is places[2] else 0.25
+        assert distance(np.array([middle]), None, places=there, below=below) < spread
+
+
 def test_a_density_without_waves_stands_still():
     places, _ = carried(Density(), beta=2.0, times=(0.0, 400.0), nodes=64, rtol=1e-8)
     np.testing.assert_array_equal(places[0], places[1])

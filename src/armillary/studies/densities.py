@@ -23,6 +23,7 @@ Angles = Float[np.ndarray, "tokens"]
 Nodes = Float[np.ndarray, "nodes"]
 Groups = Float[np.ndarray, "groups"]
 
+BACK = 1e-6  # radians that a characteristic may seem to be behind the one before it
 FINE = 1 << 16  # nodes by which a cumulative distribution is inverted
 
 
@@ -98,11 +99,15 @@ def carried(
         return (angles,) * len(times), density.below(angles)
     weights = torch.from_numpy(density.value(angles) / nodes)
     run = attended(from_angles(angles)[None], rule=beta, times=times, rtol=rtol, weights=weights)
-    found = []
-    for rows in run.states[0].numpy():
-        moved = np.arctan2(rows[:, 1], rows[:, 0]) - angles
-        found.append(angles + (moved + np.pi) % (2 * np.pi) - np.pi)
-    return tuple(found), density.below(angles)
+    return tuple(_in_order(rows) for rows in run.states[0].numpy()), density.below(angles)
+
+
+def _in_order(rows: Float[np.ndarray, "nodes 2"]) -> Nodes:
+    """Angles that ascend within one turn, of rows that have kept their order around the circle."""
+    around = np.arctan2(rows[:, 1], rows[:, 0])
+    steps = np.diff(around) % (2 * np.pi)
+    steps[steps > 2 * np.pi - BACK] = 0.0  # rounding among tokens that have met
+    return around[0] + np.concatenate([[0.0], np.cumsum(steps)])
 
 
 def distance(cloud: Angles, masses: Angles | None, *, places: Nodes, below: Nodes) -> float:

@@ -169,7 +169,7 @@ PRESET = Preset(
         "Particles are drawn independently: evenly placed ones are nearer.",
     ),
     full=_grid(tokens=(100, 1000, 10_000, 100_000, 1_000_000), seeds=12, nodes=4096),
-    quick=_grid(tokens=(64, 256, 1024), seeds=32, nodes=512),
+    quick=_grid(tokens=(100, 1000, 10_000), seeds=12, nodes=1024),
     results=(
         Result(
             name="distance", dims=("seed", "time"), symbol="W1", units="radians",
