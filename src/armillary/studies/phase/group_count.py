@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,7 @@ def findings(dataset: xarray.Dataset, choices: Mapping[str, Any]) -> list[Findin
             law = expected(float(betas[k]), start)
             source = "maxima of the kernel density (Kac and Rice)" if start == RANDOM else "fastest growing mode"
             words = f"groups at s = {READ_AT:g}, {start} start of {tokens}, beta {betas[k]:.3g}"
-            found += averaged(counts[:, k], words, choices, expected=law, source=source)
+            found += averaged(counts[:, k], words, choices, expected=law, source=source, within=(1.0, math.inf))
         high = betas >= 9
         if high.sum() > 2:
             slopes = np.polyfit(np.log(betas[high]), np.log(counts[:, high]).T, 1)[0]
