@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from armillary.figures.drawing import Curve, Style
 
-__all__ = ["beside", "evenly", "interval_curve", "points_curve"]
+__all__ = ["beside", "bounded", "evenly", "interval_curve", "points_curve"]
 
 FINE = 121
 
@@ -24,6 +26,22 @@ def beside(name: str, x: Iterable[float], law: Callable[[float], float], style: 
     """
     places = tuple(float(one) for one in x)
     return Curve(name, places, tuple(float(law(one)) for one in places), style=Style(style.color, "dash", "none", 1.2))
+
+
+def bounded(curve: Curve) -> Curve:
+    """The curve behind zero, for a logarithmic axis, without intervals that the members could not bound.
+
+    Args:
+        curve: a line with intervals.
+    """
+    kept = [k for k, x in enumerate(curve.x) if isinstance(x, int | float) and x > 0]
+    ends = [(float(curve.low[k]), float(curve.high[k])) if curve.low else (math.nan, math.nan) for k in kept]
+    ends = [one if all(map(math.isfinite, one)) else (math.nan, math.nan) for one in ends]
+    shown = any(math.isfinite(low) for low, _ in ends)
+    return replace(
+        curve, x=tuple(curve.x[k] for k in kept), y=tuple(curve.y[k] for k in kept),
+        low=tuple(low for low, _ in ends) if shown else (), high=tuple(high for _, high in ends) if shown else (),
+    )  # fmt: skip
 
 
 def evenly(values: Sequence[float], *, scale: str = "linear") -> tuple[float, ...]:

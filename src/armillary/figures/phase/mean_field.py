@@ -7,6 +7,7 @@ import numpy as np
 from armillary.figures.described import told
 from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Rule, Style, View
+from armillary.figures.lawful import bounded
 from armillary.figures.palette import SERIES
 from armillary.figures.registry import figure_of_diagram
 from armillary.studies.phase.mean_field import FIXED_AT, LEFT, expected_growth
@@ -21,11 +22,13 @@ def particles_and_density(reading: DiagramReading) -> Drawing | None:
     panels = []
     for name in reading.values_along("density"):
         curves = tuple(
-            reading.line("distance", "time", f"T = {count:g}", SERIES[k % len(SERIES)], density=name, tokens=count)
+            bounded(
+                reading.line("distance", "time", f"T = {count:g}", SERIES[k % len(SERIES)], density=name, tokens=count)
+            )
             for k, count in enumerate(tokens)
         )
         left = Rule(f"left: {LEFT[str(name)]:g} radians", y=LEFT[str(name)])
-        panels.append(Panel(str(name), reading.axis_of("time"), Axis("W1 (radians)", "log"), curves, (left,)))
+        panels.append(Panel(str(name), Axis("time s", "log"), Axis("W1 (radians)", "log"), curves, (left,)))
     if len(tokens) > 1:
         panels += [_powers(reading), _leaving(reading)]
     caption = (
