@@ -14,7 +14,7 @@ import threading
 
 import typer
 
-from armillary.cli import audit, check, diagnose, export, lab, phase, report, resist, simulate
+from armillary.cli import audit, check, diagnose, export, lab, phase, report, resist, simulate, train
 from armillary.cli.refusals import is_out_of_memory, parser_words, refuse, with_options
 from armillary.errors import ArmillaryError, Interrupted
 
@@ -36,6 +36,7 @@ for command in (
     resist.resist,
     diagnose.diagnose,
     audit.audit,
+    train.train,
     check.check,
     report.report,
     export.export,

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from armillary.figures.drawing import Curve, Style
 from armillary.figures.reading import Numbers, Profile, Reading, curve_of
@@ -13,6 +14,9 @@ from armillary.figures.reading import Numbers, Profile, Reading, curve_of
 __all__ = ["MembersReading"]
 
 MEMBERS = {"diagnosis": "draw", "training": "seed"}
+
+BOOTSTRAP = 5
+"""From so many members on the bootstrap can bound an interval at 95 %; fewer have Student's t, and are told so."""
 
 
 class MembersReading(Reading):
@@ -72,6 +76,43 @@ class MembersReading(Reading):
             labels: one for every other axis.
         """
         return curve_of(self.course(variable, along, **labels), name, style)
+
+    @property
+    def method(self) -> str:
+        """How intervals come about, in words."""
+        if self.members >= BOOTSTRAP:
+            return f"studentized bootstrap over {self.members} {self.member}s"
+        return f"Student's t over {self.members} {self.member}s, which takes them as normal: so few bound no bootstrap"
+
+    def summary(
+        self,
+        values: Numbers,
+        x: tuple[float | str, ...],
+        ends: tuple[ArrayLike, ArrayLike] = (-math.inf, math.inf),
+    ) -> Profile | None:
+        """Values `members x` with intervals cut at `ends`; by Student's t where members are few.
+
+        Args:
+            values: one row a member; NaN where it has no number.
+            x: positions.
+            ends: lowest and highest attainable.
+        """
+        if not 2 <= values.shape[0] < BOOTSTRAP:
+            return super().summary(values, x, ends)
+        from scipy import stats
+
+        known = np.isfinite(values)
+        members = known.sum(axis=0)
+        if not members.any():
+            return None
+        with np.errstate(invalid="ignore", divide="ignore"):
+            filled = np.where(known, values, 0.0)
+            mean = np.where(members > 0, filled.sum(0) / members, np.nan)
+            apart = np.where(known, values - mean, 0.0)
+            error = np.sqrt((apart**2).sum(0) / np.maximum(members - 1, 1) / np.maximum(members, 1))
+            half = np.where(members > 1, stats.t.ppf(0.5 + self.level / 2, np.maximum(members - 1, 1)) * error, np.nan)
+        low, high = np.maximum(mean - half, ends[0]), np.minimum(mean + half, ends[1])
+        return Profile(x, mean, low, high, members)
 
     def reach(self, name: str, style: Style, variable: str, along: str, **labels: Any) -> Curve | None:
         """Mean over members with the lowest and the highest of them: for few members, whom no interval fits.

@@ -98,7 +98,9 @@ class Recipe:
         """
         if self.name == LIBRARY:
             return Initialized(LIBRARY, seed, (), {}, "library: as the library drew it")
-        return RECIPES[self.name](model, seed=seed, **dict(self.choices))
+        from armillary.training.recipes import RECIPES as every  # in another process nobody has read them yet
+
+        return every[self.name](model, seed=seed, **dict(self.choices))
 
     def __str__(self) -> str:
         given = ",".join(f"{key}={shown(value)}" for key, value in self.choices)
