@@ -6,7 +6,7 @@ import torch
 from scipy.sparse.csgraph import connected_components
 
 import armillary as am
-from armillary.dynamics.pairs import SOFTMAX, UNIFORM, UNNORMALIZED, Law
+from armillary.dynamics.pairs import SOFTMAX, UNIFORM, UNNORMALIZED, Law, compiled_flow
 from armillary.dynamics.sweep import in_their_span, observed, sweep, uniform_starts
 from armillary.errors import ArgumentError
 from armillary.oracles.overlap import merge_time
@@ -148,3 +148,15 @@ def test_starts_times_and_thresholds_out_of_range_are_refused():
             _swept(starts, **wrong)
     with pytest.raises(ArgumentError, match=r"starts\[None\]"):
         _swept(starts[0])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_starts_are_left_as_they_were_however_they_lie_in_memory(order):
+    starts = uniform_starts(tokens=6, dim=6, seeds=[0])
+    given = starts.copy() if order == "C" else np.ascontiguousarray(starts.swapaxes(1, 2)).swapaxes(1, 2)
+    tolerance = np.array([1e-8])
+    run = compiled_flow(given, law=_law(2.0), times=TIMES[1:], rtol=tolerance, atol=tolerance, angle=0.0, most=1000)
+    _swept(given, 2.0)
+    np.testing.assert_array_equal(given, starts)
+    again = compiled_flow(given, law=_law(2.0), times=TIMES[1:], rtol=tolerance, atol=tolerance, angle=0.0, most=1000)
+    np.testing.assert_array_equal(run.states, again.states)

@@ -343,7 +343,7 @@ def compiled_flow(
     ends, stands = np.zeros(systems, dtype=np.int64), np.zeros(systems)
     mergers: list[tuple[int, float, int, int, float, float, float]] = []
     for k in range(systems):
-        x = np.ascontiguousarray(starts[k].T, dtype=float)
+        x = np.array(starts[k].T, dtype=float, order="C")  # a copy, even where the transpose lies in order
         w = np.ones(tokens) if weights is None else np.array(weights[k], dtype=float)
         log = np.zeros((tokens, 6))
         *counts[:, k], ends[k], stands[k], logged = one_system(

@@ -260,7 +260,7 @@ def uniform_starts(*, tokens: int, dim: int, seeds: range | list[int] | tuple[in
     for seed in seeds:
         rows = np.random.default_rng([int(seed), tokens, dim]).standard_normal((tokens, dim))
         made.append(in_their_span(rows / np.linalg.norm(rows, axis=1, keepdims=True)))
-    return np.stack(made)
+    return np.ascontiguousarray(np.stack(made))
 
 
 def in_their_span(rows: np.ndarray) -> np.ndarray:
