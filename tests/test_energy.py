@@ -22,6 +22,8 @@ def tied(factor: float, dim: int = 3) -> am.Heads:
     return am.Heads.given(scores=scores, values=factor * scores)
 
 
+PERCEPTRON = am.Perceptron(cloud(4, 3, 8), torch.tensor([1.0, -0.5, 0.7, 2.0], dtype=torch.float64))
+
 LICENSED = {
     "post": am.on_sphere(ATTENTION(am.Softmax(3.0))),
     "negative beta": am.on_sphere(ATTENTION(am.Softmax(-2.0))),
@@ -30,6 +32,19 @@ LICENSED = {
     "shifted clock": am.on_sphere(ATTENTION(am.Unnormalized(1.5, clock="shifted"))),
     "repulsive": am.on_sphere(-1.0 * ATTENTION(am.Softmax(2.0))),
     "window on both sides": am.on_sphere(ATTENTION(am.Softmax(2.0), mask=am.Window(2, "both"))),
+    "uniform in a window": am.on_sphere(ATTENTION(am.Uniform(), mask=am.Window(2, "both"))),
+    "given symmetric mask": am.on_sphere(
+        ATTENTION(am.Softmax(2.0), mask=am.Allowed(torch.eye(7).bool() | torch.eye(7).bool().flip(0)))
+    ),
+    "perceptron": am.on_sphere(ATTENTION(am.Unnormalized(1.5)) + 0.5 * PERCEPTRON),
+    "perceptron, repulsive": am.on_sphere(-1.0 * ATTENTION(am.Unnormalized(1.5, clock="shifted")) + PERCEPTRON),
+    "perceptron, uniform": am.on_sphere(ATTENTION(am.Uniform()) + PERCEPTRON),
+    "perceptron, pre": am.pre_norm(ATTENTION(am.Unnormalized(1.5)) + PERCEPTRON),
+    "perceptron, peri": am.peri_norm(ATTENTION(am.Uniform()) + PERCEPTRON),
+    "injection": am.on_sphere(ATTENTION(am.Unnormalized(1.5)) + am.Injection(0.3 * cloud(7, 3, 9))),
+    "injection, uniform in a window": am.ngpt(
+        ATTENTION(am.Uniform(), mask=am.Window(2, "both")) + am.Injection(0.3 * cloud(7, 3, 9)), alpha=0.5
+    ),
     "tied matrices": am.on_sphere(ATTENTION(am.Softmax(1.0), heads=tied(0.7))),
     "tied, repulsive": am.on_sphere(ATTENTION(am.Softmax(1.0), heads=tied(-0.7))),
     "pre": am.pre_norm(ATTENTION(am.Softmax(2.0))),
@@ -75,7 +90,11 @@ def test_the_rate_is_the_slope_of_the_value_along_the_motion_and_has_the_promise
         (am.flat(ATTENTION(am.Softmax(1.0))), "unit vectors"),
         (am.pre_norm(ATTENTION(am.Softmax(1.0)), read=am.RMSNorm()), "unit vectors"),
         (am.on_sphere(ATTENTION(am.Softmax(1.0)) + am.Noise(0.1)), "no noise"),
-        (am.on_sphere(ATTENTION(am.Softmax(1.0)) + am.Injection(torch.eye(3, dtype=torch.float64))), "injected"),
+        (
+            am.on_sphere(ATTENTION(am.Softmax(1.0)) + am.Injection(torch.eye(3, dtype=torch.float64))),
+            "constant mobility .softmax divides attention by Z_i, and not the injection",
+        ),
+        (am.on_sphere(ATTENTION(am.Softmax(1.0)) + PERCEPTRON), "constant mobility .* perceptron of 4 neurons"),
         (
             am.on_sphere(ATTENTION(am.Softmax(1.0)) + am.Frequencies.on_circle(torch.tensor([0.0, 1.0]))),
             "natural frequencies",
@@ -154,3 +173,40 @@ def test_rotary_scores_depend_on_the_distance_of_positions_only() -> None:
     for gap in range(9):
         assert float(scores.diagonal(gap).std(correction=0)) < 1e-14
     assert float(scores.diagonal(3)[0]) != pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_perceptron_is_the_gradient_of_its_potential_and_an_mlp_of_tied_weights() -> None:
+    rows = cloud().requires_grad_()
+    PERCEPTRON.potential(rows).sum().backward()
+    assert rows.grad is not None
+    torch.testing.assert_close(PERCEPTRON(rows.detach()), rows.grad, atol=1e-14, rtol=0)
+    tied = am.MLPDrift.of_weights(PERCEPTRON.directions, PERCEPTRON.directions.mT * PERCEPTRON.amplitudes)
+    torch.testing.assert_close(PERCEPTRON(rows.detach()), tied(rows.detach()), atol=1e-14, rtol=0)
+
+
+def test_weighted_tokens_count_as_many_in_the_energy_with_a_potential() -> None:
+    rows, weights = cloud(3), torch.tensor([3.0, 1.0, 1.0], dtype=torch.float64)
+    repeated = torch.cat([rows, rows[:1], rows[:1]])
+    energy = am.energy_of(LICENSED["perceptron"])
+    assert float(energy.value(rows, weights)) == pytest.approx(float(energy.value(repeated)), rel=1e-13)
+    assert float(energy.rate(rows, weights)) == pytest.approx(float(energy.rate(repeated)), rel=1e-12)
+
+
+def test_tokens_gather_at_the_directions_of_a_strong_perceptron() -> None:
+    axis = torch.tensor([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]], dtype=torch.float64)
+    field = am.on_sphere(
+        ATTENTION(am.Unnormalized(1.0)) + 20.0 * am.Perceptron(axis, torch.ones(2, dtype=torch.float64))
+    )
+    start = cloud(12, 3, 2)
+    last = am.flow(field, start, until=5.0, integrator=am.Tsit5(rtol=1e-8)).last
+    torch.testing.assert_close(last[:, 0].abs(), torch.ones(12, dtype=torch.float64), atol=0.05, rtol=0)
+    assert torch.equal(last[:, 0].sign(), start[:, 0].sign())
+
+
+def test_weights_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(am.ArgumentError, match="Transpose one of them"):
+        am.MLPDrift.of_weights(torch.ones(5, 3), torch.ones(5, 3))
+    with pytest.raises(am.ArgumentError, match="one amplitude a direction"):
+        am.Perceptron(torch.ones(5, 3), torch.ones(4))
+    with pytest.raises(am.ArgumentError, match="in the dimension of the tokens"):
+        am.flow(am.on_sphere(PERCEPTRON), cloud(5, 4), until=1.0, integrator=am.RK4(step=0.1))

@@ -81,7 +81,7 @@ def test_an_energy_that_the_proof_does_not_license_is_left_out_and_the_reason_st
         ["--norm", "sqrt-depth"], ["--norm", "flat", "--beta", 0.5, "--until", 1], ["--mlp", 16], ["--noise", 0.1],
         ["--start", "ring", "--dim", 2], ["--start", "antipodal"], ["--start", "orthonormal", "--dim", 6],
         ["--start", "equiangular:0.3", "--dim", 6], ["--merge", 1e-4, "--rtol", 1e-6], ["--layer-step", 0.5],
-        ["--log-times"],
+        ["--log-times"], ["--log-times", "--until", 0.005], ["--jitter", 1e-3, "--start", "antipodal"],
     ],
     ids=lambda arguments: " ".join(map(str, arguments)),
 )  # fmt: skip
@@ -100,12 +100,74 @@ def test_a_file_of_states_is_a_start(armillary: Ran, tmp_path: Path) -> None:
     assert code == 0 and json.loads(out)["study"]["dim"] == 4
 
 
+def test_matrices_masks_and_networks_are_given_from_files(armillary: Ran, tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    scores = draw.standard_normal((3, 3))
+    np.savez(tmp_path / "tied.npz", scores=scores + scores.T, values=scores + scores.T)
+    query, key, value = draw.standard_normal((3, 2, 4, 3))
+    np.savez(tmp_path / "heads.npz", query=query, key=key, value=value, output=draw.standard_normal((2, 3, 4)))
+    np.savez(tmp_path / "mlp.npz", up=draw.standard_normal((8, 3)), down=draw.standard_normal((3, 8)))
+    np.savez(tmp_path / "perceptron.npz", directions=draw.standard_normal((8, 3)), amplitudes=np.ones(8))
+    np.save(tmp_path / "mask.npy", np.tri(6, dtype=bool))
+    few = ["--tokens", 6, "--systems", 2, "--keep", 5, "--until", 1, "--json"]
+    for number, (arguments, energy) in enumerate(
+        [
+            (["--heads", "tied.npz"], "monotone"),
+            (["--heads", "heads.npz"], "one head"),
+            (["--mlp", "mlp.npz"], "no MLP"),
+            (["--mlp", "perceptron.npz", "--rule", "unnormalized", "--beta", 1], "monotone"),
+            (["--mask", "mask.npy"], "no mask"),
+        ]
+    ):
+        code, out, err = armillary("simulate", *few, *arguments, "--out", f"r{number}")
+        assert code == 0, err
+        assert energy in json.loads(out)["energy"]
+    causal = armillary("simulate", *few, "--mask", "causal", "--out", "causal")
+    first, second = (json.loads(one)["measurements"]["mean_overlap after normalize"] for one in (out, causal[1]))
+    assert np.allclose(first, second, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "words"),
+    [
+        ({"up": np.ones((4, 3))}, ["--mlp", "f.npz"], "must hold the arrays `up` and `down`, or `directions`"),
+        ({"up": np.ones((4, 3)), "down": np.ones((4, 3))}, ["--mlp", "f.npz"], "Transpose one of them"),
+        ({"up": np.ones((4, 5)), "down": np.ones((5, 4))}, ["--mlp", "f.npz"], "weights of the dimension of the tokens"),
+        ({"scores": np.eye(4), "values": np.eye(4)}, ["--heads", "f.npz"], "must act on dimension 3"),
+        ({"scores": np.array([["a"]]), "values": np.eye(4)}, ["--heads", "f.npz"], "must hold real numbers"),
+        (np.ones((6, 6)), ["--mask", "f.npy"], "must be boolean"),
+        (np.eye(5, dtype=bool), ["--mask", "f.npy"], "must be boolean [6, 6] for 6 tokens"),
+        (np.tri(6, k=-1, dtype=bool), ["--mask", "f.npy"], "row 0 is empty. Let it look at itself"),
+        (np.ones(6, dtype=bool), ["--mask", "f.npy"], "Give one row a token"),
+        (np.ones(6), ["--start", "f.npy"], "Reshape it"),
+        (np.ones((6, 3)), ["--start", "f.npy"], "must have unit rows"),
+        (np.full((6, 3), np.nan), ["--start", "f.npy"], "must be finite"),
+        (b"no numpy file", ["--start", "f.npy"], "Write it with numpy.save"),
+        (None, ["--mlp", "f.npz"], "cannot be read (No such file or directory)"),
+        (None, ["--mask", "f.npy"], "cannot be read (No such file or directory)"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_file_that_does_not_fit_gets_one_sentence_and_leaves_nothing(
+    content: object, arguments: list[str], words: str, armillary: Ran, tmp_path: Path
+) -> None:
+    if isinstance(content, dict):
+        np.savez(tmp_path / "f.npz", **content)
+    elif isinstance(content, bytes):
+        (tmp_path / "f.npy").write_bytes(content)
+    elif content is not None:
+        np.save(tmp_path / "f.npy", content)
+    code, out, err = armillary("simulate", "--tokens", 6, *arguments, "--until", 1, "--out", "deep/r")
+    assert code == 2 and out == "" and err.count("\n") == 1 and words in err
+    assert not (tmp_path / "deep").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["--tokens", 1], "'--tokens'"),
         (["--dim", 1], "'--dim'"),
-        (["--until", -1], "`--until` must be positive, but it is -1. Time runs forward."),
+        (["--until", -1], "`--until` must be positive and finite, but it is -1. Time runs forward."),
         (["--beta", "nan"], "`beta` must be finite"),
         (["--rule", "sparsemax"], "`--rule` must be one of softmax"),
         (["--mask", "diagonal"], "`--mask` must be full"),
@@ -118,7 +180,28 @@ def test_a_file_of_states_is_a_start(armillary: Ran, tmp_path: Path) -> None:
         (["--merge", 1e-9], "at least ten times the tolerance"),
         (["--merge", 1e-4, "--mask", "causal"], "tells tokens apart"),
         (["--noise", 0.1, "--layer-step", 0.5], "Leave one out"),
-        (["--rtol", 2], "`rtol` must lie between"),
+        (["--rtol", 2], "must lie between"),
+        (["--until", 0], "Time runs forward"),
+        (["--until", "nan"], "Time runs forward"),
+        (["--until", "inf"], "Time runs forward"),
+        (["--beta", "inf"], "Hardmax is the rule of infinite beta"),
+        (["--beta", 800, "--rule", "unnormalized"], "clock='shifted'"),
+        (["--mlp", "many"], "Write --mlp 16"),
+        (["--mlp", -3], "Write --mlp 16"),
+        (["--jitter", -1], "'--jitter'"),
+        (["--noise", -1], "'--noise'"),
+        (["--start", "equiangular:much"], "`--start` must be uniform"),
+        (["--start", "equiangular:0.1.2"], "`--start` must be"),
+        (["--norm", "mix:-1"], "must be positive"),
+        (["--norm", "mix:1e"], "`--norm` must be"),
+        (["--norm", "ngpt:0"], "must be positive"),
+        (["--heads", "gaussian:0:4"], "`--heads` must be"),
+        (["--heads", "gaussian:2"], "`--heads` must be"),
+        (["--layer-step", 1, "--until", 2.5], "whole layers"),
+        (["--layer-step", 0], "must be positive"),
+        (["--layer-step", 1, "--merge", 1e-3], "needs Tsit5"),
+        (["--merge", 1, "--rtol", 1e-6], "between 0 and 0.5"),
+        (["--keep", 1], "'--keep'"),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else "",
 )

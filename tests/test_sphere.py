@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import armillary as am
 from armillary import sphere
 from armillary.errors import ArgumentError
 
@@ -37,3 +38,17 @@ def test_uniform_directions_follow_their_seed_and_leave_the_global_state_alone()
 def test_a_zero_row_has_no_direction() -> None:
     with pytest.raises(ArgumentError, match="zero"):
         sphere.normalize(torch.zeros(2, 3))
+
+
+def test_a_jitter_turns_every_row_by_about_the_angle_and_only_then_an_opposed_pair_leaves() -> None:
+    rows = sphere.uniform(tokens=4000, dim=5, seed=0)
+    turned = sphere.jitter(rows, angle=1e-3, seed=1)
+    angles = (turned - rows).norm(dim=-1)
+    assert float(angles.square().mean().sqrt()) == pytest.approx(1e-3, rel=0.05)
+    assert torch.equal(turned, sphere.jitter(rows, angle=1e-3, seed=1))
+    pair = sphere.opposed_pairs()[[0, 2]]
+    field, rest = am.on_sphere(am.AttentionDrift(am.Uniform())), {"until": 40.0, "integrator": am.Tsit5(rtol=1e-8)}
+    assert torch.allclose(am.flow(field, pair, **rest).last, pair, atol=1e-15)
+    assert "consensus" in am.flow(field, sphere.jitter(pair, angle=1e-6, seed=0), **rest).status
+    with pytest.raises(ArgumentError, match="positive and finite"):
+        sphere.jitter(pair, angle=0.0, seed=0)

@@ -28,6 +28,7 @@ _PUBLIC = {
     "Injection": "armillary.dynamics.pushes",
     "Frequencies": "armillary.dynamics.pushes",
     "Noise": "armillary.dynamics.pushes",
+    "Perceptron": "armillary.dynamics.pushes",
     "Layered": "armillary.dynamics.drifts",
     "VelocityField": "armillary.dynamics.normalization",
     "on_sphere": "armillary.dynamics.normalization",
@@ -298,6 +299,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.dynamics.pushes import Injection as Injection
     from armillary.dynamics.pushes import MLPDrift as MLPDrift
     from armillary.dynamics.pushes import Noise as Noise
+    from armillary.dynamics.pushes import Perceptron as Perceptron
     from armillary.dynamics.stationary import Stationarity as Stationarity
     from armillary.dynamics.stationary import growth_rates as growth_rates
     from armillary.dynamics.stationary import stationarity as stationarity

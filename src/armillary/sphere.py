@@ -10,7 +10,7 @@ from torch import Tensor
 from armillary.errors import ArgumentError
 from armillary.shapes import Configuration
 
-__all__ = ["equiangular", "normalize", "opposed_pairs", "orthogonal_groups", "uniform"]
+__all__ = ["equiangular", "jitter", "normalize", "opposed_pairs", "orthogonal_groups", "uniform"]
 
 
 def normalize(configuration: Configuration) -> Configuration:
@@ -80,6 +80,38 @@ def equiangular(*, tokens: int, dim: int, overlap: float) -> Tensor:
     rows = torch.zeros(tokens, dim, dtype=torch.float64)
     rows[:, : int(kept.sum())] = vectors[:, kept] * values[kept].sqrt()
     return normalize(rows)
+
+
+def jitter(configuration: Configuration, *, angle: float, seed: int) -> Configuration:
+    """Every row turned by a random angle in a random direction, to leave states that rounding alone never leaves.
+
+    Opposed, simplex and polygon states are stationary, and floating point respects their symmetry: without a push they
+    stay for ever. The push is never made unasked.
+
+    Args:
+        configuration: Unit rows, `*batch tokens dim`, dim at least 2.
+        angle: Root mean square of the angle in radians for angles well below 1, positive.
+        seed: Of a generator of its own.
+
+    Returns:
+        Unit rows of the same shape.
+
+    Raises:
+        ArgumentError: The angle is not positive and finite.
+    """
+    if not 0 < angle < math.inf:
+        raise ArgumentError(
+            f"Argument `angle` must be positive and finite, but it is {angle}. Take 1e-6, for instance."
+        )
+    dim = configuration.shape[-1]
+    if dim < 2:
+        raise ArgumentError(
+            f"Argument `configuration` must be in two dimensions at least, but is in {dim}. None can turn."
+        )
+    generator = torch.Generator().manual_seed(seed)
+    push = torch.randn(configuration.shape, generator=generator, dtype=torch.float64).to(configuration)
+    push = push - (push * configuration).sum(-1, keepdim=True) * configuration
+    return normalize(configuration + angle / math.sqrt(dim - 1) * push)
 
 
 def opposed_pairs() -> Tensor:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from armillary.cli import terminal
+from armillary.cli.given import given_heads, given_mask, given_mlp, given_start
 from armillary.cli.options import LARGEST_SEED, AsJson, Quiet
 from armillary.cli.report import drawn
 from armillary.errors import ArgumentError
@@ -30,16 +31,31 @@ def simulate(
     dim: Annotated[int, typer.Option(min=2, help="Dimension of the space they are unit vectors of.")] = 3,
     beta: Annotated[float, typer.Option(help="Factor of the scores, of any sign; 0 is uniform weights.")] = 4.0,
     rule: Annotated[str, typer.Option(help=f"Row rule: {', '.join(RULES)}.")] = "softmax",
-    mask: Annotated[str, typer.Option(help="full, causal, window:N (back) or window:N:both.")] = "full",
+    mask: Annotated[
+        str, typer.Option(help="full, causal, window:N (back), window:N:both, or a file .npy of booleans.")
+    ] = "full",
     heads: Annotated[
-        str, typer.Option(help="identity, gaussian:HEADS:HEAD_DIM, orthogonal or goe (symmetric values).")
+        str,
+        typer.Option(
+            help="identity, gaussian:HEADS:HEAD_DIM, orthogonal, goe (symmetric values), or a file .npz with query, "
+            "key, value, output or with scores, values."
+        ),
     ] = "identity",
     norm: Annotated[
         str, typer.Option(help="post, pre, mix:TIME, peri, ngpt:ALPHA, sqrt-depth or flat (no norm).")
     ] = "post",
-    mlp: Annotated[int, typer.Option(min=0, help="Hidden neurons of a random ReLU MLP; 0 for none.")] = 0,
+    mlp: Annotated[
+        str,
+        typer.Option(
+            help="Hidden neurons of a random ReLU MLP; 0 for none; or a file .npz with up, down or with directions, "
+            "amplitudes of a perceptron."
+        ),
+    ] = "0",
     noise: Annotated[float, typer.Option(min=0.0, help="Strength of tangential noise.")] = 0.0,
     start: Annotated[str, typer.Option(help=f"{STARTS}.")] = "uniform",
+    jitter: Annotated[
+        float, typer.Option(min=0.0, help="Angle in radians by which every token is turned first; 0 for none.")
+    ] = 0.0,
     systems: Annotated[int, typer.Option(min=1, help="Independent starts, drawn (uniform, ring): for intervals.")] = 8,
     until: Annotated[float, typer.Option(help="Time to reach, or number of layers with --layer-step.")] = 30.0,
     keep: Annotated[int, typer.Option(min=2, help="How many states are kept and measured.")] = 101,
@@ -67,7 +83,7 @@ def simulate(
     Record.require_new(out)
     given = {name: value for name, value in locals().items() if name in _CHOICES}
     with terminal.interruptible(out):
-        first, words = _starts(start, tokens=tokens, dim=dim, systems=systems, seed=seed)
+        first, words = _starts(start, tokens=tokens, dim=dim, systems=systems, jitter=jitter, seed=seed)
         field = spelled_field(
             norm, _drift(beta, rule, mask, heads, mlp=mlp, noise=noise, dim=int(first.shape[-1]), seed=seed)
         )
@@ -87,67 +103,70 @@ def simulate(
 
 
 _CHOICES = (
-    "tokens", "dim", "beta", "rule", "mask", "heads", "norm", "mlp", "noise", "start", "systems", "until", "keep",
-    "log_times", "merge", "rtol", "layer_step", "seed",
+    "tokens", "dim", "beta", "rule", "mask", "heads", "norm", "mlp", "noise", "start", "jitter", "systems", "until",
+    "keep", "log_times", "merge", "rtol", "layer_step", "seed",
 )  # fmt: skip
 
 
-def _starts(text: str, *, tokens: int, dim: int, systems: int, seed: int) -> tuple[Tensor, str]:
+def _starts(text: str, *, tokens: int, dim: int, systems: int, jitter: float, seed: int) -> tuple[Tensor, str]:
+    from armillary import sphere
+
+    made, words = _unturned(text, tokens=tokens, dim=dim, systems=systems, seed=seed)
+    if not jitter:
+        return made, words
+    return sphere.jitter(made, angle=jitter, seed=seed), f"{words}; every token turned by about {jitter:g} radians"
+
+
+def _unturned(text: str, *, tokens: int, dim: int, systems: int, seed: int) -> tuple[Tensor, str]:
     import torch
 
     random = text in ("uniform", "ring")
     named = random or text in ("antipodal", "orthonormal") or text.startswith("equiangular:")
     if not named:
-        return _from_file(Path(text))
+        if not Path(text).is_file():
+            raise ArgumentError(f"Argument `--start` must be {STARTS}, but {text!r} is none of these. Check the name.")
+        return given_start(Path(text)), f"the file {Path(text).name}"
     seeds = [seed * 1_000_003 + k for k in range(systems)] if random else [seed]
     made = [spelled.spelled_start(text, tokens=tokens, dim=dim, seed=one) for one in seeds]
     words = {
         "uniform": f"{systems} independent draws of {tokens} uniform directions, seed {seed}",
         "ring": f"{systems} even rings of {tokens} tokens, each jittered by {spelled.JITTER:g}, seed {seed}",
-        "antipodal": "tokens in turn at two opposed points: stationary and unstable, nothing is jittered",
+        "antipodal": "tokens in turn at two opposed points: stationary and unstable",
         "orthonormal": "equiangular, overlap 0",
     }
     return torch.stack(made), words.get(text, f"equiangular, overlap {text.removeprefix('equiangular:')}")
 
 
-def _from_file(path: Path) -> tuple[Tensor, str]:
-    import numpy as np
-    import torch
-
-    if not path.is_file():
-        raise ArgumentError(f"Argument `--start` must be {STARTS}, but {str(path)!r} is none of these. Check the name.")
-    try:
-        found = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise ArgumentError(
-            f"Argument `--start` must be a NumPy file, but {path} cannot be read ({error}). Write it with numpy.save."
-        ) from error
-    rows = torch.as_tensor(np.asarray(found, dtype=float))
-    if rows.ndim not in (2, 3):
-        raise ArgumentError(
-            f"Argument `--start` must hold [tokens, dim] or [systems, tokens, dim], but {path} holds "
-            f"{list(rows.shape)}. "
-            "Reshape it."
-        )
-    return (rows if rows.ndim == 3 else rows[None]), f"the file {path.name}"
-
-
-def _drift(beta: float, rule: str, mask: str, heads: str, *, mlp: int, noise: float, dim: int, seed: int) -> Drift:
+def _drift(beta: float, rule: str, mask: str, heads: str, *, mlp: str, noise: float, dim: int, seed: int) -> Drift:
     from armillary.dynamics.attention_drift import AttentionDrift
-    from armillary.dynamics.pushes import MLPDrift, Noise
+    from armillary.dynamics.pushes import Noise
     from armillary.studies.spelled import spelled_heads, spelled_mask, spelled_rule
 
     drift: Drift = AttentionDrift(
-        spelled_rule(rule, beta), mask=spelled_mask(mask), heads=spelled_heads(heads, dim=dim, seed=seed)
+        spelled_rule(rule, beta),
+        mask=given_mask(Path(mask)) if mask.endswith(".npy") else spelled_mask(mask),
+        heads=given_heads(Path(heads)) if heads.endswith(".npz") else spelled_heads(heads, dim=dim, seed=seed),
     )
-    if mlp:
-        import torch
-
-        draw = torch.Generator().manual_seed(seed + 1)
-        up = torch.randn(mlp, dim, generator=draw, dtype=torch.float64) * (2 / dim) ** 0.5
-        down = torch.randn(dim, mlp, generator=draw, dtype=torch.float64) / mlp**0.5
-        drift = drift + MLPDrift.of_weights(up, down)
+    beside = given_mlp(Path(mlp)) if mlp.endswith(".npz") else _random_mlp(mlp, dim=dim, seed=seed + 1)
+    drift = drift if beside is None else drift + beside
     return drift + Noise(noise) if noise else drift
+
+
+def _random_mlp(text: str, *, dim: int, seed: int) -> Drift | None:
+    import torch
+
+    from armillary.dynamics.pushes import MLPDrift
+
+    if not text.isdecimal():
+        raise ArgumentError(
+            f"Argument `--mlp` must be a number of neurons or a file .npz, but it is {text!r}. Write --mlp 16."
+        )
+    if not int(text):
+        return None
+    draw = torch.Generator().manual_seed(seed)
+    up = torch.randn(int(text), dim, generator=draw, dtype=torch.float64) * (2 / dim) ** 0.5
+    down = torch.randn(dim, int(text), generator=draw, dtype=torch.float64) / int(text) ** 0.5
+    return MLPDrift.of_weights(up, down)
 
 
 def _integrator(*, rtol: float, noise: float, layer_step: float | None, seed: int) -> Any:
@@ -167,12 +186,13 @@ def _merging(angle: float | None) -> Any:
 
 
 def _times(until: float, keep: int, *, logarithmic: bool, layers: bool) -> int | list[float]:
-    if until <= 0:
-        raise ArgumentError(f"Argument `--until` must be positive, but it is {until:g}. Time runs forward.")
+    if not until > 0 or until == float("inf"):
+        raise ArgumentError(f"Argument `--until` must be positive and finite, but it is {until:g}. Time runs forward.")
     if layers:
         return sorted({round(until * k / (keep - 1)) for k in range(keep)}) if until >= 1 else [until]
     if logarithmic:
-        return [0.0, *(0.01 * (until / 0.01) ** (k / (keep - 2)) for k in range(keep - 2)), until] if keep > 2 else 2
+        first = min(0.01, until / 1000)
+        return [0.0, *(first * (until / first) ** (k / (keep - 2)) for k in range(keep - 2)), until] if keep > 2 else 2
     return keep
 
 

@@ -8,7 +8,9 @@ A_ij w_i = w_i w_j e^{beta s_ij} / Z_i, so that x_i' = gamma (mu_i / (w_i Z_i)) 
 
     d Phi / d s = gamma sum_i (mu_i / (w_i Z_i)) |P_i grad_i Phi|^2,
 
-which has the sign of gamma. The mobility mu_i > 0 depends on where the norm is restored: 1 (post), 1 / r_i (pre),
+which has the sign of gamma. Where w_i Z_i does not depend on the state (uniform weights, or none that sum to one), the
+drift may have further gradients grad U_i beside attention: Phi + sum_i w_i Z_i U_i / gamma takes the place of Phi. The
+mobility mu_i > 0 depends on where the norm is restored: 1 (post), 1 / r_i (pre),
 1 / (r_i |A_i|) (peri), alpha / |A_i| (ngpt), (s + 1)^{-1/2} (sqrt depth).
 """
 
@@ -24,7 +26,7 @@ from armillary.dynamics.attention import Hardmax, Softmax, Uniform, Unnormalized
 from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.drifts import Drift, Layered
 from armillary.dynamics.normalization import VelocityField
-from armillary.dynamics.pushes import Frequencies, Injection, MLPDrift, Noise
+from armillary.dynamics.pushes import Frequencies, Injection, MLPDrift, Noise, Perceptron
 from armillary.errors import MissingIngredientError
 
 __all__ = ["INGREDIENTS", "Energy", "Ingredients", "energy_of", "mergeable"]
@@ -77,19 +79,26 @@ class Energy:
 
         Returns:
             `*batch`. With uniform weights it is half the sum of all overlaps, the part of Phi that is left at beta = 0.
+            Potentials of other drifts are part of it.
         """
-        term, weights = self._term, self._pairs(configuration, multiplicity)
-        scores = self._scores(configuration)
-        if isinstance(term.rule, Uniform):
-            return (weights * scores).sum((-1, -2)) / 2
-        return (weights * torch.exp(self._beta * scores)).sum((-1, -2)) / (2 * self._beta)
+        pairs, scores = self._pairs(configuration, multiplicity), self._scores(configuration)
+        if isinstance(self._term.rule, Uniform):
+            found = (pairs * scores).sum((-1, -2)) / 2
+        else:
+            found = (pairs * torch.exp(self._beta * scores)).sum((-1, -2)) / (2 * self._beta)
+        if not self._potentials:
+            return found
+        direction = _unit(configuration)
+        carried = self._normalizer(pairs, _ones(configuration) if multiplicity is None else multiplicity)
+        ratio = [(factor / self._factor, term) for factor, term in self._potentials]
+        return found + sum((part * carried * term.potential(direction)).sum(-1) for part, term in ratio)
 
     def log_value(self, configuration: Tensor, multiplicity: Tensor | None = None) -> Tensor:
         """Log (2 |beta| Phi sign(beta)) - log 2 |beta| = log |Phi|, finite at any beta, `*batch`.
 
-        With uniform weights it is the logarithm of `value`, NaN where that is negative.
+        With uniform weights or potentials of other drifts it is the logarithm of `value`, NaN where that is negative.
         """
-        if isinstance(self._term.rule, Uniform):
+        if isinstance(self._term.rule, Uniform) or self._potentials:
             return self.value(configuration, multiplicity).log()
         pairs = self._pairs(configuration, multiplicity)
         logits = self._beta * self._scores(configuration) + pairs.log()
@@ -112,14 +121,29 @@ class Energy:
         pairs, scores = self._pairs(configuration, multiplicity), self._scores(configuration)
         kernel = pairs if isinstance(term.rule, Uniform) else pairs * torch.exp(self._beta * scores)
         gradient = kernel @ (direction @ self._metric(direction).mT)
+        carried = self._normalizer(kernel, torch.ones_like(radius) if multiplicity is None else multiplicity)
+        for factor, push in self._potentials:
+            gradient = gradient + factor / self._factor * carried[..., None] * push(direction)
         tangential = gradient - (gradient * direction).sum(-1, keepdim=True) * direction
-        w = torch.ones_like(radius) if multiplicity is None else multiplicity
-        mobility = self._mobility(field, time, configuration, radius, multiplicity) / self._normalizer(kernel, w)
+        mobility = self._mobility(field, time, configuration, radius, multiplicity) / carried
         return self._factor * (mobility * tangential.square().sum(-1)).sum(-1)
 
     @property
     def _term(self) -> AttentionDrift:
         return next(term for _, term in self.field.drift.terms if isinstance(term, AttentionDrift))
+
+    @property
+    def definition(self) -> str:
+        """What the energy is, in words and signs."""
+        if isinstance(self._term.rule, Uniform):
+            said = "half the sum of all overlaps"
+        else:
+            said = "1/(2 beta) sum_ij e^{beta x_i . x_j}"
+        return said + "".join(f" + potential of the {term}" for _, term in self._potentials)
+
+    @property
+    def _potentials(self) -> list[tuple[float, Injection | Perceptron]]:
+        return [(f, term) for f, term in self.field.drift.terms if isinstance(term, Injection | Perceptron)]
 
     @property
     def _beta(self) -> float:
@@ -139,7 +163,7 @@ class Energy:
         return heads.score_matrices[0].to(like)
 
     def _scores(self, configuration: Tensor) -> Tensor:
-        direction = configuration / configuration.norm(dim=-1, keepdim=True)
+        direction = _unit(configuration)
         return direction @ self._metric(direction) @ direction.mT
 
     def _pairs(self, configuration: Tensor, multiplicity: Tensor | None) -> Tensor:
@@ -211,8 +235,9 @@ def ingredients(field: VelocityField) -> Ingredients:
         missing.append(
             "one head (attention enters several times)" if attention else "symmetric scores (there is no attention)"
         )
+    steady = all(isinstance(term.rule, Uniform | Unnormalized) for _, term in attention)
     for _, term in terms:
-        missing += _lacking(term)
+        missing += _lacking(term, steady=steady)
     return Ingredients(tuple(dict.fromkeys(missing)))
 
 
@@ -224,7 +249,7 @@ def mergeable(field: VelocityField) -> bool:
             and term.mask.allowed(2, torch.device("cpu")) is None
             and term.positions is None
         )
-        or isinstance(term, MLPDrift)
+        or isinstance(term, MLPDrift | Perceptron)
         for _, term in _terms(field.drift)
     )
     return alike and field.scheme in ("post", "ngpt", "sqrt depth")
@@ -240,7 +265,7 @@ def _terms(drift: Drift) -> list[tuple[float, Drift]]:
     return found
 
 
-def _lacking(term: Drift) -> list[str]:
+def _lacking(term: Drift, *, steady: bool) -> list[str]:
     if isinstance(term, AttentionDrift):
         return _lacking_in_attention(term)
     if isinstance(term, Frequencies):
@@ -251,8 +276,8 @@ def _lacking(term: Drift) -> list[str]:
         return [] if term.strength == 0 else ["no noise (energy is monotone in no realization)"]
     if isinstance(term, MLPDrift):
         return ["no MLP"]
-    if isinstance(term, Injection):
-        return ["no other drift (a vector is injected into each token)"]
+    if isinstance(term, Injection | Perceptron):
+        return [] if steady else [f"constant mobility (softmax divides attention by Z_i, and not the {term})"]
     return [f"no other drift ({term})"]
 
 
@@ -276,6 +301,14 @@ def _lacking_in_attention(term: AttentionDrift) -> list[str]:
             if math.isnan(_value_factor(term)):
                 missing.append("values equal keys (W_O W_V is no multiple of W_Q^T W_K)")
     return missing
+
+
+def _unit(configuration: Tensor) -> Tensor:
+    return configuration / configuration.norm(dim=-1, keepdim=True)
+
+
+def _ones(configuration: Tensor) -> Tensor:
+    return torch.ones_like(configuration[..., 0])
 
 
 def _value_factor(term: AttentionDrift) -> float:

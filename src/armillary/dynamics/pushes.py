@@ -1,4 +1,4 @@
-"""What moves a token besides attention: an MLP, an injected vector, a natural frequency, noise."""
+"""What moves a token besides attention: an MLP, a perceptron, an injected vector, a natural frequency, noise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from armillary.dynamics.drifts import Drift
 from armillary.errors import ArgumentError
 
-__all__ = ["Frequencies", "Injection", "MLPDrift", "Noise"]
+__all__ = ["Frequencies", "Injection", "MLPDrift", "Noise", "Perceptron"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,15 +22,34 @@ class MLPDrift(Drift):
     Args:
         function: `*batch tokens dim` to the same shape: any callable, a torch module for instance.
         name: What it is called in words.
+        dim: Dimension of the tokens that it is made for; None for any.
     """
 
     function: Callable[[Tensor], Tensor]
     name: str = "MLP"
+    dim: int | None = None
 
     @classmethod
     def of_weights(cls, up: Tensor, down: Tensor, *, activation: Callable[[Tensor], Tensor] = torch.relu) -> MLPDrift:
-        """X -> down activation(up x), with `up` `hidden dim` and `down` `dim hidden`."""
-        return cls(lambda rows: activation(rows @ up.to(rows).mT) @ down.to(rows).mT)
+        """X -> down activation(up x), with `up` `hidden dim` and `down` `dim hidden`.
+
+        Raises:
+            ArgumentError: The shapes do not fit together.
+        """
+        if up.ndim != 2 or down.ndim != 2 or up.shape != down.mT.shape:
+            raise ArgumentError(
+                f"Arguments `up` and `down` must be [hidden, dim] and [dim, hidden], but are {list(up.shape)} and "
+                f"{list(down.shape)}. Transpose one of them."
+            )
+        return cls(lambda rows: activation(rows @ up.to(rows).mT) @ down.to(rows).mT, dim=int(up.shape[1]))
+
+    def check(self, tokens: int, dim: int) -> None:
+        """The weights are made for tokens of one dimension."""
+        if self.dim not in (None, dim):
+            raise ArgumentError(
+                f"Argument `up` must be [hidden, {dim}] for tokens in dimension {dim}, but has {self.dim} columns. "
+                "Take weights of the dimension of the tokens."
+            )
 
     def __call__(self, rows: Tensor, multiplicity: Tensor | None = None) -> Tensor:
         """The function's value at each token."""
@@ -47,14 +66,67 @@ class MLPDrift(Drift):
 
 
 @dataclass(frozen=True, eq=False)
+class Perceptron(Drift):
+    """An MLP that is a gradient: sum_k a_k relu(w_k . x) w_k, of the potential sum_k a_k relu(w_k . x)^2 / 2.
+
+    Up and down matrices are tied, so that beside attention of constant mobility an energy remains.
+
+    Args:
+        directions: w, `hidden dim`.
+        amplitudes: a, `hidden`, of any sign.
+
+    Raises:
+        ArgumentError: There is not one finite amplitude for each direction.
+
+    Source: Alvarez-Lopez, Geshkovski, Ruiz-Balet 2026.
+    """
+
+    directions: Tensor
+    amplitudes: Tensor
+
+    def __post_init__(self) -> None:
+        fits = self.directions.ndim == 2 and tuple(self.amplitudes.shape) == (len(self.directions),)
+        if not fits or not bool(torch.isfinite(self.directions).all() and torch.isfinite(self.amplitudes).all()):
+            raise ArgumentError(
+                f"Arguments `directions` and `amplitudes` must be finite [hidden, dim] and [hidden], but are "
+                f"{list(self.directions.shape)} and {list(self.amplitudes.shape)}. Give one amplitude a direction."
+            )
+
+    def __call__(self, rows: Tensor, multiplicity: Tensor | None = None) -> Tensor:
+        """The gradient of the potential at each token."""
+        w, a = self.directions.to(rows), self.amplitudes.to(rows)
+        return (a * torch.relu(rows @ w.mT)) @ w
+
+    def potential(self, rows: Tensor) -> Tensor:
+        """The potential of each token, `*batch tokens`."""
+        w, a = self.directions.to(rows), self.amplitudes.to(rows)
+        return (a * torch.relu(rows @ w.mT).square()).sum(-1) / 2
+
+    def check(self, tokens: int, dim: int) -> None:
+        """Directions live where the tokens do."""
+        if self.directions.shape[1] != dim:
+            raise ArgumentError(
+                f"Argument `directions` must be [hidden, {dim}], but has shape {list(self.directions.shape)}. Give one "
+                "row a neuron, in the dimension of the tokens."
+            )
+
+    def __str__(self) -> str:
+        return f"perceptron of {len(self.directions)} neurons"
+
+
+@dataclass(frozen=True, eq=False)
 class Injection(Drift):
-    """The same vector is added to each token at all times.
+    """The same vector is added to each token at all times: the gradient of z_i . x_i.
 
     Args:
         vectors: z, `tokens dim`.
     """
 
     vectors: Tensor
+
+    def potential(self, rows: Tensor) -> Tensor:
+        """z_i . x_i, `*batch tokens`."""
+        return (self.vectors.to(rows) * rows).sum(-1)
 
     def __call__(self, rows: Tensor, multiplicity: Tensor | None = None) -> Tensor:
         """z, whatever the rows are."""

@@ -65,20 +65,23 @@ def equiangular_rate(overlap: float, *, tokens: int, beta: float, rule: str = "s
     """dg/ds of equiangular tokens.
 
     softmax: 2 (1 - g) ((n - 1) g + 1) / (e^{beta (1 - g)} + n - 1);
-    unnormalized: (2 / n) e^{beta g} (1 - g) ((n - 1) g + 1).
+    unnormalized: (2 / n) e^{beta g} (1 - g) ((n - 1) g + 1);
+    shifted, the same with another clock: (2 / n) e^{beta g - |beta|} (1 - g) ((n - 1) g + 1).
 
     Args:
         overlap: g.
         tokens: n.
         beta: Inverse temperature; 0 is uniform weights.
-        rule: "softmax" or "unnormalized".
+        rule: "softmax", "unnormalized" or "shifted".
     """
     shape = 2 * (1 - overlap) * ((tokens - 1) * overlap + 1)
     if rule == "softmax":
         return shape * math.exp(-np.logaddexp(beta * (1 - overlap), math.log(tokens - 1)))
-    if rule == "unnormalized":
-        return shape * math.exp(beta * overlap) / tokens
-    raise ArgumentError(f"Argument `rule` must be 'softmax' or 'unnormalized', but it is {rule!r}. Name one.")
+    if rule in ("unnormalized", "shifted"):
+        return shape * math.exp(beta * overlap - (abs(beta) if rule == "shifted" else 0.0)) / tokens
+    raise ArgumentError(
+        f"Argument `rule` must be 'softmax', 'unnormalized' or 'shifted', but it is {rule!r}. Name one."
+    )
 
 
 def equiangular_uniform(at: Sequence[float] | np.ndarray, *, tokens: int, overlap: float = 0.0) -> np.ndarray:
@@ -100,7 +103,7 @@ def equiangular(
         tokens: n.
         overlap: g(0), within [-1/(n-1), 1].
         beta: Inverse temperature.
-        rule: "softmax" or "unnormalized".
+        rule: "softmax", "unnormalized" or "shifted".
     """
     times = np.asarray(at, dtype=float)
     if beta == 0 and rule == "softmax":

@@ -106,8 +106,10 @@ def law_of(field: VelocityField, starts: Tensor, integrator: Integrator) -> dict
         return None
     if field.scheme == "post" and isinstance(term.mask, Causal) and isinstance(rule, Uniform) and tokens == 2:
         return {"name": "causal pair", **known}
-    if field.scheme == "post" and isinstance(term.mask, Full) and getattr(rule, "clock", "plain") == "plain":
-        kind = "unnormalized" if isinstance(rule, Unnormalized) else "softmax"
+    if field.scheme == "post" and isinstance(term.mask, Full):
+        kind = "softmax"
+        if isinstance(rule, Unnormalized):
+            kind = "shifted" if rule.clock == "shifted" else "unnormalized"
         return {"name": "equiangular", "beta": beta, "rule": kind, **known}
     orthonormal = all(abs(one) < EQUAL for one in overlaps)
     if plain and orthonormal and field.scheme in ("pre", "peri", "ngpt", "sqrt depth", "mix") and field.read is None:

@@ -208,8 +208,7 @@ class Simulation:
                 energy.log_value(run.states).numpy(),
                 {
                     "symbol": "log |Phi|",
-                    "definition": "logarithm of the energy 1/(2 beta) sum_ij e^{beta x_i . x_j} (uniform weights: half "
-                    "the sum of all overlaps; NaN where that is negative)",
+                    "definition": f"logarithm of the energy {energy.definition} (NaN where that is negative)",
                     "source": "Geshkovski et al. 2023",
                     "undefined": "never at beta != 0",
                     "direction": "never decreases" if energy.sign > 0 else "never increases",

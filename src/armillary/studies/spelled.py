@@ -34,6 +34,7 @@ HEADS = "identity, gaussian:HEADS:HEAD_DIM, orthogonal or goe"
 NORMS = "post, pre, mix:TIME, peri, ngpt:ALPHA, sqrt-depth or flat"
 STARTS = "uniform, equiangular:C, orthonormal, ring or antipodal"
 
+NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 TIE = 1e-12
 JITTER = 0.01  # of a ring
 
@@ -106,7 +107,7 @@ def spelled_field(text: str, drift: Drift) -> VelocityField:
     if text in plain:
         made: VelocityField = plain[text](drift)
         return made
-    with_number = re.fullmatch(r"(mix|ngpt):([0-9.eE+-]+)", text)
+    with_number = re.fullmatch(rf"(mix|ngpt):({NUMBER})", text)
     if with_number is None:
         raise ArgumentError(f"Argument `norm` must be {NORMS}, but it is {text!r}. Write pre.")
     number = float(with_number[2])
@@ -142,7 +143,7 @@ def spelled_start(text: str, *, tokens: int, dim: int, seed: int) -> Tensor:
         row = torch.zeros(tokens, dim, dtype=torch.float64)
         row[:, 0] = torch.tensor([1.0, -1.0] * ((tokens + 1) // 2))[:tokens]
         return row
-    match = re.fullmatch(r"(equiangular):(-?[0-9.eE+-]+)|orthonormal", text)
+    match = re.fullmatch(rf"(equiangular):({NUMBER})|orthonormal", text)
     if match:
         return sphere.equiangular(tokens=tokens, dim=dim, overlap=float(match[2]) if match[1] else 0.0)
     raise ArgumentError(f"Argument `start` must be {STARTS}, but it is {text!r}. Write uniform.")
