@@ -16,6 +16,7 @@ from armillary.models.gauges.listing import controls, gauges, named_gauges
 from armillary.models.gauges.precise import float64_copy, kept_wide
 from armillary.models.gauges.rows import INSIDE
 from armillary.models.gauges.verification import FLOORS, WITHIN
+from armillary.models.gauges.wiring import Wiring
 from armillary.models.proofs import fingerprints
 
 KNOWN = tuple(name for name in tiny.families() if name in INSIDE)
@@ -230,6 +231,32 @@ def test_condition_numbers_that_no_map_can_have_or_the_type_cannot_resolve_are_r
     decoder.under(am.ValueOutput(10.0, seed=0), IDS)
 
 
+def test_a_gauge_that_float32_cannot_carry_is_refused_and_float64_carries_it() -> None:
+    """A condition number that float64 resolves moves float32 by many floors: the copy would not be the decoder."""
+    gauge = am.ValueOutput(8000.0, seed=0)
+    with pytest.raises(am.CheckMissed, match=r"within 10 rounding floors .* load it with dtype=\"float64\"") as refused:
+        decoder_of("llama").under(gauge, IDS)
+    assert "in float64 by" in str(refused.value)
+    wide = am.decoder_from_model(tiny.tiny_model("llama", attention_bias=True, layers=2).double())
+    wide.under(gauge, IDS)
+
+
+def test_a_gain_of_zero_with_a_bias_that_nobody_can_hold_is_not_folded() -> None:
+    model = tiny.tiny_model("gpt2", layers=1)
+    model.transformer.ln_f.weight.data[3] = 0.0
+    decoder = am.decoder_from_model(model)
+    assert "gain of zero and a bias" in am.gauges_of(decoder).refused["fold-gains"]
+    decoder.under(am.FoldGains("blocks"), IDS)
+
+
+def test_rotary_frequencies_cast_with_the_whole_model_change_nothing() -> None:
+    """`model.double()` casts them too; the library takes them back to float32 in every pass, and so does the copy."""
+    model = tiny.tiny_model("llama", layers=1)
+    plain = am.GaugeTrial(am.decoder_from_model(model), IDS).logits
+    wide = am.GaugeTrial(am.decoder_from_model(model.double()), IDS).logits
+    torch.testing.assert_close(wide, plain, rtol=0, atol=1e-12)
+
+
 def test_several_gauges_at_once_are_one_gauge() -> None:
     decoder = decoder_of("llama", tied=True)
     every = am.Composition(tuple(am.gauges_of(decoder).admitted.values()))
@@ -255,6 +282,26 @@ def test_draws_are_what_they_are_called() -> None:
     c, s = torch.diag(angles.cos()), torch.diag(angles.sin())
     turn = torch.cat([torch.cat([c, -s], 1), torch.cat([s, c], 1)])
     torch.testing.assert_close(m @ turn, turn @ m, rtol=0, atol=1e-13)
+
+
+def test_a_gauge_of_ones_own_is_verified_like_the_others() -> None:
+    class NegatedValues(am.Gauge):
+        name = "negated-values"
+        label = "values and outputs times minus one"
+        forgets = False
+
+        def apply(self, wiring: Wiring) -> None:
+            for block in wiring.blocks:
+                bias = block.value.bias
+                block.value.put(-block.value.matrix, None if bias is None else -bias)
+                if not self.forgets:
+                    block.attention_output.matrix.neg_()
+
+    decoder = decoder_of("qwen2")
+    assert "negated-values: logits move by" in decoder.under(NegatedValues(), IDS).facts.notes[-1]
+    NegatedValues.forgets = True
+    with pytest.raises(am.CheckMissed, match="negated-values"):
+        decoder.under(NegatedValues(), IDS)
 
 
 def test_names_are_found_and_unknown_ones_are_refused_with_the_list() -> None:

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from armillary.models.anatomy import Decoder
 
-__all__ = ["float64_copy", "kept_wide"]
+__all__ = ["float64_copy", "kept_wide", "narrowed"]
 
 
 class _KeepWide(TorchFunctionMode):
@@ -47,18 +47,34 @@ def kept_wide() -> Iterator[None]:
 
 
 def float64_copy(decoder: Decoder) -> Decoder:
-    """A decoder around a copy of the model with every parameter in float64, on the decoder's device ("mps": the CPU).
+    """A decoder around a copy of the model with every parameter in float64, where it lies ("mps": on the CPU).
 
     Args:
         decoder: left alone; a tied pair stays tied in the copy.
     """
-    device = torch.device("cpu") if decoder.device.type == "mps" else decoder.device
     model = copy.deepcopy(decoder.model)
     for parameter in model.parameters():
         parameter.requires_grad_(False)
         if parameter.is_floating_point():
-            parameter.data = parameter.data.to(device, torch.float64)
+            parameter.data = parameter.data.to(_able(parameter), torch.float64)
     for name, buffer in model.named_buffers():
         narrow = torch.float32 if name.endswith("inv_freq") else buffer.dtype
-        buffer.data = buffer.data.to(device, narrow)
+        buffer.data = buffer.data.to(_able(buffer), narrow)
     return replace(decoder, model=model.eval(), loading=None)
+
+
+def narrowed(wide: Decoder, like: Decoder) -> None:
+    """Take every tensor of a float64 copy to the type and the place of its namesake, in place.
+
+    Args:
+        wide: from `float64_copy`; an unembedding that was untied since goes where the tied one lay.
+        like: the decoder it was copied from.
+    """
+    originals = dict(like.model.named_parameters(remove_duplicate=False)) | dict(like.model.named_buffers())
+    for name, tensor in (*wide.model.named_parameters(), *wide.model.named_buffers()):
+        tensor.data = tensor.data.to(originals[name].device, originals[name].dtype)
+
+
+def _able(tensor: Tensor) -> torch.device:
+    """Where a tensor can be float64: where it lies, or on the CPU for one on "mps"."""
+    return torch.device("cpu") if tensor.device.type == "mps" else tensor.device

@@ -13,7 +13,7 @@ from torch import Tensor
 from armillary.errors import ArgumentError, CheckMissed, UnsupportedModelError
 from armillary.models.anatomy import Decoder, weight_hash
 from armillary.models.gauges.declaration import Gauge
-from armillary.models.gauges.precise import float64_copy, kept_wide
+from armillary.models.gauges.precise import float64_copy, kept_wide, narrowed
 from armillary.models.gauges.ties import untied
 from armillary.models.gauges.wiring import Wiring, wiring_of
 from armillary.models.proofs import fingerprints, require_same
@@ -157,9 +157,8 @@ class GaugeTrial:
         moved, _ = _apart(self.logits, logits, "logits")
         tied = applied.head.weight is applied.embedding.weight
         narrow = floor = float("nan")
+        narrowed(applied, self.decoder)
         if self.narrow_logits is not None:
-            for parameter in applied.model.parameters():
-                parameter.data = parameter.data.to(self.decoder.device, self.dtype)
             narrow, _ = _apart(self.narrow_logits, applied.logits(self.ids), gauge.compared)
             floor, _ = _apart(self.logits, self.narrow_logits, gauge.compared)
         verification = GaugeProof(
