@@ -142,7 +142,7 @@ def test_a_refuted_claim_ends_with_exit_code_1_and_names_it(armillary, tiny, mon
         monkeypatch.setattr(auditing, "default_measurements", lambda calibrated: (first_coordinate.after(),))
         seen = armillary(*tiny, "--layers", "2", "--transformations", "orthogonal")
         assert seen.code == 1 and "REFUTED" in seen.out
-        assert "1 claims are refuted" in seen.err and "wrong on purpose" in seen.err
+        assert "claims that were refuted: 1" in seen.err and "wrong on purpose" in seen.err
     finally:
         del OBSERVABLES["first_coordinate"]
 
@@ -165,6 +165,8 @@ def test_a_matrix_in_a_file_is_tried_and_a_singular_one_is_refused(armillary, ti
         (("--transformations", "gain,gain"), "each once"),
         (("--condition-number", "0.5"), "`--condition-number` must be finite and at least 1"),
         (("--condition-number", "1e8"), "`--condition-number` must be below 8.39e+06"),
+        (("--gauges", "twist"), "`--gauges` must name gauges"),
+        (("--gauges", "rotation", "--untie", "maybe"), "`--untie` must be by-copy or never"),
         (("--layers", "99"), "`--layers` must lie within 0"),
         (("--layers", "x"), "must look like"),
     ],
@@ -174,6 +176,17 @@ def test_what_does_not_fit_is_refused_in_one_sentence_with_the_name_of_its_optio
 ) -> None:
     seen = armillary(*tiny, *options)
     assert seen.code == 2 and said in seen.err and seen.err.count("\n") == 1 and seen.out == ""
+
+
+def test_gauges_are_verified_and_their_numbers_judged_beside_the_transformations(armillary, tiny) -> None:
+    options = ("--layers", "2", "--transformations", "orthogonal", "--gauges", "rotation,neuron-scaling")
+    found = json.loads(armillary(*tiny, *options, "--json").out)
+    assert list(found["refused_gauges"]) == ["neuron-scaling"]
+    moved = {(r["place"], r["measurement"]) for r in found["gauges"] if r["verdict"] == "changes"}
+    assert any(place == "stream" and "kurtosis" in number for place, number in moved)
+    assert not {number for place, number in moved if place == "stream" and "overlap" in number}
+    again = armillary("records/audit", "--transformations", "orthogonal")
+    assert again.code == 0 and "rotation: logits move by" in again.out and "Unmoved by every listed" in again.out
 
 
 def test_the_page_and_the_heat_map_of_an_audit_are_drawn_from_its_record(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,9 @@ from armillary.errors import ArgumentError
 
 if TYPE_CHECKING:
     from armillary.invariance.judgment import Audit
+    from armillary.models.gauges.verification import Untie
+    from armillary.records.gauged import GaugedNumbers
+    from armillary.records.record import Record
     from armillary.studies.auditing import Auditing
     from armillary.transformations.declaration import Transformation
 
@@ -37,6 +41,7 @@ LABELS = {
 """What a table calls them, where it is not the name with a space for the hyphen."""
 
 REFUTED = 1
+UNTIE: dict[str, Untie] = {"by-copy": "by copy", "never": "never"}
 
 
 def audit(
@@ -66,8 +71,18 @@ def audit(
         ),
     ] = None,
     condition_number: Annotated[
-        float, typer.Option(help="Largest over smallest singular value of the general linear map.")
+        float, typer.Option(help="Largest over smallest singular value of general maps, gauges included.")
     ] = 4.0,
+    gauges: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Re-parametrizations that leave the function unchanged, verified on the documents in float64: all, or "
+            "names; repeat the option or separate by commas. Default: none."
+        ),
+    ] = None,
+    untie: Annotated[
+        str, typer.Option(help="by-copy (tied tensors are untied where a gauge needs it) or never.")
+    ] = "by-copy",
     documents: Annotated[
         Path | None, typer.Option(help="Folder of texts, a text file or a table. Default: texts that Python carries.")
     ] = None,
@@ -91,9 +106,9 @@ def audit(
     names = _names(transformations)
     if record is not None:
         _refuse_what_needs_a_decoder(context)
-        found = _of_record(record, layers=layers, names=names)
-        _told(found, content={"record": str(record)}, as_json=as_json)
-        _end(found)
+        found, gauged = _of_record(record, layers=layers, names=names)
+        _told(found, gauged, content={"record": str(record)}, as_json=as_json)
+        _end(found, gauged)
         return
     source = Source(
         model=model, revision=revision, tokenizer=tokenizer, device=device, dtype=dtype, allow_pickle=allow_pickle,
@@ -105,17 +120,18 @@ def audit(
     corpus = Corpus(documents, None, None, "text", None, "truncate")
     with terminal.interruptible(path):
         study = _study(
-            source, corpus, layers=layers, names=names, condition_number=condition_number,
+            source, corpus, layers=layers, names=names, condition_number=condition_number, gauges=gauges, untie=untie,
             max_documents=max_documents, max_tokens=max_tokens, seed=seed, level=level,
         )  # fmt: skip
         with terminal.progress("auditing", quiet=quiet) as progress:
             made = study.run(path, progress=progress)
         found = {f"layer {layer}": one for layer, one in made.audits().items()}
-        _told(found, content={"record": str(path), "study": made.study}, as_json=as_json)
+        gauged = _Gauged.of(made)
+        _told(found, gauged, content={"record": str(path), "study": made.study}, as_json=as_json)
         page = drawn(made, quiet=quiet)
     if not quiet and not as_json:
         typer.echo(f"record: {made.path}\nreport: {page}")
-    _end(found)
+    _end(found, gauged)
 
 
 _OF_RECORDS = ("record", "layers", "transformations", "as_json", "quiet")
@@ -152,7 +168,29 @@ def _label(name: str) -> str:
     return LABELS.get(name, name.replace("-", " "))
 
 
-def _of_record(path: Path, *, layers: str | None, names: list[str] | None) -> dict[str, Audit]:
+@dataclass(frozen=True)
+class _Gauged:
+    """What a record holds of gauges, with the choices of its intervals."""
+
+    numbers: GaugedNumbers
+    choices: dict[str, Any]
+
+    @classmethod
+    def of(cls, record: Record) -> _Gauged | None:
+        """None where it holds nothing of them."""
+        from armillary.records.gauged import GaugedNumbers
+
+        held = GaugedNumbers.of(record.dataset)
+        choices = {name: record.study[name] for name in ("level", "resamples", "seed")}
+        return None if held is None else cls(held, choices)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each gauge and number."""
+        return self.numbers.rows(**self.choices)
+
+
+def _of_record(path: Path, *, layers: str | None, names: list[str] | None) -> tuple[dict[str, Audit], _Gauged | None]:
     """What a record holds, by place in words; of a simulation, its kept states put to the trial."""
     from armillary.records.record import Record
     from armillary.studies.auditing import audits_of_states
@@ -164,7 +202,7 @@ def _of_record(path: Path, *, layers: str | None, names: list[str] | None) -> di
                 "Argument `--layers` must be left out for a simulation, but was given: it has times, of which the "
                 "middle and the last kept one are tried. Leave it out."
             )
-        held = audits_of_states(opened)
+        held, gauged = audits_of_states(opened), None
     else:
         stored = opened.audits()
         if not stored:
@@ -173,7 +211,8 @@ def _of_record(path: Path, *, layers: str | None, names: list[str] | None) -> di
                 "record of `armillary lab` or `armillary audit`."
             )
         held = {f"layer {layer}": stored[layer] for layer in _stored_layers(list(stored), layers)}
-    return {place: _only(one, names) for place, one in held.items()}
+        gauged = _Gauged.of(opened)
+    return {place: _only(one, names) for place, one in held.items()}, gauged
 
 
 def _stored_layers(stored: list[int], text: str | None) -> list[int]:
@@ -201,18 +240,24 @@ def _only(found: Audit, names: list[str] | None) -> Audit:
 
 def _study(
     source: Source, corpus: Corpus, *, layers: str | None, names: list[str] | None, condition_number: float,
-    max_documents: int, max_tokens: int, seed: int, level: float,
+    gauges: list[str] | None, untie: str, max_documents: int, max_tokens: int, seed: int, level: float,
 ) -> Auditing:  # fmt: skip
     """The audit that the options ask for, with its decoder loaded and its documents cut."""
+    from armillary.models.gauges.listing import named_gauges
     from armillary.studies.auditing import Auditing
 
     ranges = layer_ranges(layers)
+    asked = tuple(one.strip() for given in gauges or () for one in given.split(","))
+    named_gauges(asked, condition_number=condition_number)  # refuses an unknown name before anything is loaded
+    if untie not in UNTIE:
+        raise ArgumentError(f"Argument `--untie` must be {' or '.join(UNTIE)}, but it is {untie!r}. Leave it out.")
     chosen = _transformations(names, condition_number=condition_number, seed=seed)
     decoder = source.load()
     texts = corpus.one_or_more(decoder, limit=max_documents, tokens=max_tokens)
     return Auditing(
         decoder=decoder, documents=texts, transformations=chosen,
-        layers=chosen_layers(ranges, decoder.facts.layers, layers), calibration=corpus.calibration(decoder, texts),
+        layers=chosen_layers(ranges, decoder.facts.layers, layers), gauges=asked, gauge_condition=condition_number,
+        untie=UNTIE[untie], calibration=corpus.calibration(decoder, texts),
         level=level, seed=seed,
     )  # fmt: skip
 
@@ -247,7 +292,7 @@ def _matrix(path: str) -> Transformation:
     return Linear(torch.as_tensor(np.asarray(held, dtype=float)), name=Path(path).name)
 
 
-def _told(found: dict[str, Audit], *, content: dict[str, Any], as_json: bool) -> None:
+def _told(found: dict[str, Audit], gauged: _Gauged | None, *, content: dict[str, Any], as_json: bool) -> None:
     """The verdicts: as one JSON object, or as a table for each place."""
     from armillary.invariance.table import LEGEND, text_table
     from armillary.invariance.verdicts import WORDS
@@ -256,7 +301,8 @@ def _told(found: dict[str, Audit], *, content: dict[str, Any], as_json: bool) ->
     if as_json:
         rows = [{"place": place, **row} for place, one in found.items() for row in one.rows()]
         words = {"verdicts": rows, "without_claims": list(some.without_claims), "documents": some.documents}
-        terminal.print_json({**content, **words, "words": dict(WORDS)})
+        told = {} if gauged is None else {"gauges": gauged.rows, "refused_gauges": dict(gauged.numbers.refused)}
+        terminal.print_json({**content, **words, **told, "words": dict(WORDS)})
         return
     width = shutil.get_terminal_size((120, 24)).columns
     for place, one in found.items():
@@ -268,16 +314,24 @@ def _told(found: dict[str, Audit], *, content: dict[str, Any], as_json: bool) ->
         typer.echo("One document: verdicts stand, but no change has an interval.")
     if some.without_claims:
         typer.echo(f"Nothing is claimed of {', '.join(some.without_claims)}; it was tried like the others.")
+    if gauged is not None:
+        from armillary.records.gauge_summary import summary_text
+
+        typer.echo(f"\ngauges\n\n{summary_text(gauged.numbers, **gauged.choices)}")
 
 
-def _end(found: dict[str, Audit]) -> None:
+def _end(found: dict[str, Audit], gauged: _Gauged | None) -> None:
     """Exit code 1 if a claim was refuted, with the first that was."""
-    refuted = [(place, one) for place, each in found.items() for one in each.refuted]
-    if refuted:
-        place, one = refuted[0]
-        typer.echo(
-            f"armillary: {len(refuted)} claims are refuted, the first at {place}: {one.measurement}, "
-            f"{one.transformation}: {one} (claimed: {one.verdict.reason})",
-            err=True,
-        )
+    told = [
+        f"{one.measurement} at {place} under {one.transformation}: {one} (claimed: {one.verdict.reason})"
+        for place, each in found.items()
+        for one in each.refuted
+    ]
+    told += [
+        f"{row['measurement']} ({row['place']}) at layer {row['layer']} under {row['gauge']} (claimed: {row['reason']})"
+        for row in ([] if gauged is None else gauged.rows)
+        if row["verdict"] == "claim refuted"
+    ]
+    if told:
+        typer.echo(f"armillary: claims that were refuted: {len(told)}; the first: {told[0]}", err=True)
         raise typer.Exit(REFUTED)

@@ -54,6 +54,8 @@ _OPTIONS = {
     "seed": "--seed",
     "condition_number": "--condition-number",
     "given": "--transformations",
+    "gauges": "--gauges",
+    "untie": "--untie",
     "level": "--level",
     "revision": "--revision",
     "tokenizer": "--tokenizer",

@@ -182,8 +182,8 @@ class Panel:
     @property
     def drawn(self) -> bool:
         """Whether anything in it is defined anywhere, and positive where a logarithmic axis asks for it."""
-        if self.tiles is not None:
-            return self.tiles.drawn
+        if self.tiles is not None and self.tiles.drawn:
+            return True
         positive = self.y.scale != "log" or any(isinstance(y, float) and y > 0 for c in self.curves for y in c.y)
         return positive and any(curve.drawn for curve in self.curves)
 

@@ -11,7 +11,7 @@ from armillary.figures.described import told
 from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Style, View
 from armillary.figures.palette import SERIES
 from armillary.figures.reading import Reading
-from armillary.figures.registry import figure
+from armillary.figures.registry import figure, figure_of_audit
 from armillary.records.gauge_summary import number_words
 from armillary.records.gauged import PLACE_WORDS, GaugedNumbers
 
@@ -34,6 +34,7 @@ SHOWN = (
 EVERY = "every gauge that moves it"
 
 
+@figure_of_audit
 @figure
 def before_and_after_gauges(reading: Reading) -> Drawing | None:
     """A number of each place against depth, before and after every gauge that moves it, or the one a reader chooses."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from armillary.figures.audited import AuditReading
 from armillary.figures.registry import drawings
 from armillary.report.basis import statement
+from armillary.report.gauged import gauges_section
 from armillary.report.markup import Markup, counted, element, facts, join, paragraph
 from armillary.report.provenance import flattened
 from armillary.report.template import assembled, laid_out
@@ -29,7 +30,7 @@ def audit_page(reading: AuditReading) -> str:
         [
             ("picture", "The verdicts at a glance", "Picture", [drawn.get("verdicts")]),
             ("statement", "Which numbers survive which transformation", "Verdicts", [statement(reading)]),
-            ("further", "Before and after", "Before and after", further),
+            ("gauges", "Re-parametrizations", "Gauges", [gauges_section(reading), *further]),
             ("provenance", "Provenance", "Provenance", [_provenance(reading)]),
         ]
     )

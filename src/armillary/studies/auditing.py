@@ -24,11 +24,15 @@ from armillary.models.anatomy import Decoder
 from armillary.models.capture import Tap, capture
 from armillary.models.contract import prove, require
 from armillary.models.documents import Documents
+from armillary.models.gauges.listing import named_gauges
+from armillary.models.gauges.verification import Untie
 from armillary.observables.between import BetweenMeasurement
 from armillary.observables.cloud import STEPS, Cloud
 from armillary.observables.declaration import Measurement
 from armillary.records.audits import FLOOR, UNTOUCHED, VALUE
+from armillary.records.gauged import GaugedNumbers
 from armillary.records.record import Record
+from armillary.studies.gauging import numbers_under
 from armillary.studies.origin import origin
 from armillary.studies.passes import calibrate
 from armillary.studies.plan import FLOOR_DOCUMENTS, Plan, default_between_layers, default_measurements, statement_layers
@@ -62,6 +66,9 @@ class Auditing:
             the stream at each layer.
         measurements: What is measured; the laboratory's own list if None.
         between: Between each layer and the first of the layers; the laboratory's own list if None.
+        gauges: Re-parametrizations by name, ("all",) for all of them; none if empty. Each is verified on the documents.
+        gauge_condition: Condition number of the general maps among them.
+        untie: Whether tied tensors may be untied by copy where a gauge needs it: "by copy" or "never".
         layers: Where; `default_layers` if None.
         calibration: Documents disjoint from the others, for the views that need them; those are left out without.
         level: Nominal coverage of the intervals.
@@ -78,6 +85,9 @@ class Auditing:
     transformations: Sequence[Transformation]
     measurements: Sequence[Measurement] | None = None
     between: Sequence[BetweenMeasurement] | None = None
+    gauges: tuple[str, ...] = ()
+    gauge_condition: float = 10.0
+    untie: Untie = "by copy"
     layers: Sequence[int] | None = None
     calibration: Documents | None = None
     level: float = 0.95
@@ -127,14 +137,29 @@ class Auditing:
 
         Raises:
             ArgumentError: If the folder exists or cannot be written, or a measurement cannot be asked of these states.
-            CheckMissed: If the decoder does not keep its promises.
+            CheckMissed: If the decoder does not keep its promises, or a gauge moves its outputs: the difference is
+                told, nothing is written, and the decoder is as it was.
         """
         Record.require_new(path)
         say = progress or (lambda words, done, total: None)
         promises = prove(self.decoder)
         require(self.decoder, promises)
+        gauged = self._gauged(say)
         values, floors = self._tables(say)
-        return Record.write(path, self.choices(), self._origin(promises), self._dataset(values, floors))
+        dataset = self._dataset(values, floors)
+        whole = dataset if gauged is None else dataset.merge(gauged.dataset())
+        return Record.write(path, self.choices(), self._origin(promises), whole)
+
+    def _gauged(self, say: Callable[[str, int, int], None]) -> GaugedNumbers | None:
+        """Numbers before and after the gauges that were asked for; views that need calibration are left out there."""
+        if not self.gauges:
+            return None
+        say("verifying gauges", 0, 1)
+        chosen = named_gauges(self.gauges, seed=self.seed, condition_number=self.gauge_condition)
+        plain = [one for one in self.measurements or () if not one.preparation.needs_calibration]
+        return numbers_under(
+            self.decoder, self.documents, chosen, layers=tuple(self.layers or ()), measurements=plain, untie=self.untie
+        )
 
     def _tables(self, say: Callable[[str, int, int], None]) -> tuple[np.ndarray, np.ndarray]:
         """Numbers and floors, `transformations+1 layers measurements documents`."""
@@ -234,6 +259,9 @@ class Auditing:
                 {"name": str(one), "group": one.group, "choices": repr(one) if _is_plain(one) else "as given"}
                 for one in self.transformations
             ],
+            "gauges": list(self.gauges),
+            "gauge_condition": self.gauge_condition,
+            "untie": self.untie,
             "measurements": [str(one) for one in measurements],
             "preparation_steps": {step: words for step, words in STEPS.items() if step in used},
             "level": self.level,
