@@ -19,7 +19,8 @@ from armillary.oracles import overlap as laws
 from armillary.studies.resistance import reproduction
 from armillary.studies.resistance.budget import clustering_budget
 from armillary.studies.resistance.heads_at_work import HeadsAtWork
-from armillary.studies.resistance.rungs import Idealized, Workshop
+from armillary.studies.resistance.projections import Projections
+from armillary.studies.resistance.rungs import Idealized, Real, Saved, Workshop
 from armillary.studies.resistance.sources import Sources, same_spectrum
 from armillary.studies.resistance.study import Resistance
 from armillary.studies.resistance.trial import axis_of, form_numbers, head_table
@@ -298,3 +299,63 @@ def test_tokens_at_two_opposed_points_of_an_axis_are_seen_as_bipolar() -> None:
     assert heads.arrays["axis_two_points"][0, 1, 1] == pytest.approx(1.0, abs=1e-5)
     assert heads.arrays["axis_minority"][0, 1, 1] == pytest.approx(0.5, abs=1e-6)
     assert heads.arrays["axis_strength"][0, 1, 1] == pytest.approx(24.0, rel=1e-5)
+
+
+def test_states_of_three_directions_need_no_more_than_these_and_all_directions_give_the_number_itself() -> None:
+    draw = torch.Generator().manual_seed(0)
+    states = torch.randn(2, 20, 3, generator=draw) @ torch.randn(3, 16, generator=draw)
+    found = Projections(layers=(0, 1), depth=1, width=16, documents=2, seed=0)
+    found.add(Tap(0), states)
+    whole = am.mean_overlap.after("normalize")(states[:, 1:]).numpy()
+    principal, random = found.arrays["projected_mean_overlap"][:, 0].transpose(1, 0, 2)
+    assert found.kept == (2, 4, 8, 16)
+    for place in (1, 2, 3):
+        np.testing.assert_allclose(principal[:, place], whole, atol=1e-6)
+    np.testing.assert_allclose(random[:, -1], whole, atol=1e-9)
+    assert np.abs(random[:, 1] - whole).max() > 1e-3
+
+
+def test_a_checkpoint_of_the_same_decoder_is_a_rung_and_another_shape_is_refused(tmp_path: Path) -> None:
+    folder = tiny.saved(tiny.tiny_llama(layers=2, seed=5), tmp_path / "step-0")
+    other = tiny.saved(tiny.tiny_llama(layers=3), tmp_path / "other")
+    decoder = tiny.tiny_decoder("llama", layers=2)
+    ids = tiny.tiny_ids(documents=4, tokens=8)
+    documents, calibration = am.Documents.from_token_ids(ids[:2]), am.Documents.from_token_ids(ids[2:], ["c", "d"])
+    start = Saved(source=str(folder), name="step-0", label="step 0")
+    record = Resistance(decoder, documents, calibration, rungs=["trained"], further=[start]).run(tmp_path / "record")
+    assert [str(name) for name in record.dataset["condition"].values] == ["trained", "step-0"]
+    found = record.contrast("trained", "step-0", "mean_overlap")
+    assert float(found["value"].abs().max()) > 0
+    wrong = Saved(source=str(other), name="other", label="another")
+    with pytest.raises(ArgumentError, match="same layers"):
+        Resistance(decoder, documents, calibration, rungs=["trained"], further=[wrong]).run(tmp_path / "none")
+
+
+@pytest.mark.decoder
+def test_the_default_decoder_rebuilt_from_its_matrices_is_itself_at_every_layer() -> None:
+    decoder = am.load_decoder(prove=False)
+    ids = am.Documents.from_topics(decoder.tokenizer, limit=1, tokens=32).token_ids
+    found = reproduction.require_reproduced(decoder, plain_weights(decoder), ids)
+    assert len(found) == 61
+    assert max(found.values()) < 1e-4
+
+
+def test_fresh_gpt2_of_the_small_size_has_the_overlaps_of_the_wide_limit_at_its_first_and_last_layer() -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    from armillary.models.decoder import decoder_from_model
+
+    config = GPT2Config(vocab_size=400, n_positions=64, bos_token_id=None, eos_token_id=None)
+    torch.manual_seed(0)
+    decoder = decoder_from_model(GPT2LMHeadModel(config).eval(), name="gpt2 small")
+    workshop = Workshop(decoder, Sources(decoder, 0), tolerance=1e-6)
+    ids = torch.stack([torch.randperm(400, generator=torch.Generator().manual_seed(seed))[:64] for seed in range(2)])
+    rung, found = Real(condition=am.Initial(1, "library")), {}
+    overlap = am.mean_overlap.after("normalize")
+    with rung.opened(workshop) as (through, _):
+        through(
+            ids,
+            lambda tap, state, read: found.update({tap.layer: overlap(state)}) if tap.place == "block" else None,
+        )
+    assert found[1].mean() == pytest.approx(0.17, abs=0.02)
+    assert found[12].mean() == pytest.approx(0.56, abs=0.06)

@@ -8,10 +8,10 @@ from armillary.figures.described import told
 from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Rule, Style, View
 from armillary.figures.ladder_reading import LadderReading
 from armillary.figures.palette import SERIES
-from armillary.figures.reading import Numbers
+from armillary.figures.reading import Numbers, curve_of
 from armillary.figures.registry import figure_of_ladder
 
-__all__ = ["budget_bars", "budget_sums", "ladder", "paths", "token_paths"]
+__all__ = ["budget_bars", "budget_sums", "ladder", "paths", "projections", "token_paths"]
 
 COURSES = (
     ("mean_overlap", "normalize", "mean overlap", "mean overlap", "linear"),
@@ -246,7 +246,11 @@ def token_paths(reading: LadderReading) -> Drawing | None:
         for place, look in zip(at, CLOUDS, strict=True)
     ]
     for place, look in zip(chosen, SERIES[1:], strict=False):
-        text = "".join(c for c in words[place].strip() if c.isprintable() and c != "$") if place < len(words) else ""
+        text = (
+            "".join(c for c in words[place].strip() if c.isprintable() and c not in "$\ufffd")
+            if place < len(words)
+            else ""
+        )
         name = f"token {place}" + (f", “{text}”" if text else "")
         curves.append(Curve(name, *_plane(points[:, place]), style=Style(look.color, look.dash, look.marker, 1.2)))
     title = f"{reading.documents[0]}"
@@ -262,6 +266,50 @@ def token_paths(reading: LadderReading) -> Drawing | None:
         columns=1,
         height=0.8,
     )
+
+
+@figure_of_ladder
+def projections(reading: LadderReading) -> Drawing | None:
+    """Numbers of the decoder's states on k directions, over their value on all."""
+    panels = []
+    for name, title in (
+        ("projected_mean_overlap", "mean overlap"),
+        ("projected_participation_rank", "participation rank, centered"),
+    ):
+        if name not in reading.dataset:
+            continue
+        data = reading.dataset[name]
+        for kind in reading.options("projection"):
+            curves = []
+            for layer, look in zip(_projected_layers(reading, name), SERIES, strict=False):
+                values = np.asarray(
+                    data.sel(layer=layer, projection=kind).transpose("document", "directions").values, dtype=np.float64
+                )
+                kept = tuple(float(one) for one in data["directions"].values)
+                words = "embedding" if layer == 0 else f"block {layer}"
+                curve = curve_of(reading.summary(values, kept), words, look)
+                if curve is not None:
+                    curves.append(curve)
+            if curves:
+                axis = Axis("directions kept", "log")
+                panels.append(Panel(f"{title}, {kind} directions", axis, Axis(title), tuple(curves)))
+    if not panels:
+        return None
+    shown = tuple(panels)
+    return Drawing(
+        "projections",
+        "How many directions the numbers need",
+        "States of the decoder as loaded, first token left out, projected on k principal directions of each document "
+        "or on k random ones; at the right end all directions are kept and the number is the decoder's own. "
+        f"{SHADED}",
+        told("Numbers of projected states", shown),
+        (View((), shown),),
+    )
+
+
+def _projected_layers(reading: LadderReading, name: str) -> list[int]:
+    values = np.asarray(reading.dataset[name].transpose("layer", ...).values, dtype=np.float64)
+    return [layer for layer, one in zip(reading.layers, values, strict=True) if np.isfinite(one).any()]
 
 
 def _plane(points: Numbers) -> tuple[tuple[float, ...], tuple[float, ...]]:

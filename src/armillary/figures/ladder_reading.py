@@ -146,7 +146,7 @@ def _group(name: str, rung: dict[str, Any]) -> str:
     level = int(rung["level"])
     if level == 1:
         return f"idealized {rung['clock']}"
-    if level == 4:
+    if level >= 4:
         return "decoder"
     if name.endswith("-equal"):
         return "equal"

@@ -42,6 +42,7 @@ SECTIONS: tuple[tuple[str, str, str, tuple[str | Content, ...]], ...] = (
         ),
     ),
     ("paths", "Representation drift", "Drift", ("token_paths", "paths")),
+    ("dimension", "Dimension", "Dimension", ("projections", lambda reading: _dimension(reading))),
     ("left-out", "Rungs that do not apply", "Left out", (lambda reading: _left_out(reading),)),
     ("limits", "What these numbers do not show", "Limits", (lambda reading: _limits(reading),)),
     ("methods", "Methods", "Methods", (lambda reading: _methods(reading), lambda reading: _definitions(reading))),
@@ -248,6 +249,17 @@ def _bipolar(reading: LadderReading) -> Markup:
         f"{MINORITY:g} of them on either side, and {TWO_POINTS:g} of the two-point number) are seen for "
         f"{int(seen.sum())} heads, and for {int((stable & seen).sum())} where they would be stable. The condition "
         "supposes identity scores and one head; it is no prediction for a decoder."
+    )
+
+
+def _dimension(reading: LadderReading) -> Markup:
+    """Where the other half of the question is answered."""
+    return paragraph(
+        "What dimension does to the idealization itself is a diagram of its own: ",
+        element("code", "armillary resist --part dimension"),
+        " (consensus time, groups and the edge in β over dimension and number of tokens) and ",
+        element("code", "armillary resist --part scale"),
+        " (fresh decoders over width, depth and heads).",
     )
 
 

@@ -23,12 +23,13 @@ from armillary.errors import ArgumentError, ArmillaryError
 from armillary.models.anatomy import Decoder
 from armillary.models.capture import Sink, Tap, capture, stream
 from armillary.models.conditions import Ablated, Condition
+from armillary.models.decoder import load_decoder
 from armillary.models.matrices import without_plain_form
 from armillary.studies.resistance.climbing import EqualStep, MeasuredStep, climb
 from armillary.studies.resistance.sources import TRAINED, Sources
 from armillary.studies.resistance.sublayers import Sublayers, attention_drift, mlp_drift
 
-__all__ = ["IDENTITY", "NONE", "Idealized", "Matrices", "Pass", "Pace", "Real", "Rung", "Shuffled", "Workshop"]
+__all__ = ["IDENTITY", "NONE", "Idealized", "Matrices", "Pass", "Pace", "Real", "Rung", "Saved", "Shuffled", "Workshop"]
 
 IDENTITY, NONE = "identity", "none"
 UNIT_LAYER = 1.0
@@ -103,7 +104,7 @@ class Rung(Protocol):
 
     @property
     def level(self) -> int:
-        """1 idealization, 2 attention matrices, 3 with MLPs, 4 the decoder."""
+        """1 idealization, 2 attention matrices, 3 with MLPs, 4 the decoder, 5 its checkpoints."""
 
     @property
     def neighbor(self) -> str:
@@ -338,6 +339,60 @@ class Real:
     def as_choices(self) -> dict[str, Any]:
         """What is recorded of it."""
         return {"condition": self.condition.name}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """Another decoder of the same shape, read from a folder: a checkpoint, at step 0 for instance.
+
+    Here, and nowhere else, trained minus initial is exact: both are states of one decoder.
+
+    Args:
+        source: Folder of the checkpoint.
+        name: Its label in a record.
+        label: It in words.
+        neighbor: See `Rung`.
+        change: See `Rung`.
+    """
+
+    source: str
+    name: str
+    label: str
+    neighbor: str = "trained"
+    change: str = "the checkpoint"
+    level: int = 5
+
+    def lacks(self, decoder: Decoder) -> str:
+        """Nothing, before it is read."""
+        return ""
+
+    @contextmanager
+    def opened(self, workshop: Workshop) -> Iterator[tuple[Pass, str]]:
+        """Documents pass through the decoder of the folder.
+
+        Raises:
+            ArgumentError: It has another number of blocks, another width or another vocabulary.
+        """
+        own = workshop.decoder
+        other = load_decoder(
+            self.source, tokenizer=own.tokenizer, device=str(own.device), dtype=own.facts.dtype, prove=True
+        )
+        for fact in ("layers", "width", "vocabulary"):
+            if getattr(other.facts, fact) != getattr(own.facts, fact):
+                raise ArgumentError(
+                    f"Argument `source` must hold a decoder of the same {fact}, {getattr(own.facts, fact)}, but that "
+                    f"of {self.source} is {getattr(other.facts, fact)}. Name a checkpoint of the same decoder."
+                )
+
+        def through(ids: Tensor, sink: Sink) -> None:
+            with stream(other, sink):
+                other.hidden(ids)
+
+        yield through, f"weights of {self.source}, hash {other.facts.weight_hash[:12]}"
+
+    def as_choices(self) -> dict[str, Any]:
+        """What is recorded of it."""
+        return {"source": self.source}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,6 +52,7 @@ from armillary.studies.resistance.numbers import (
     Numbers,
     variables,
 )
+from armillary.studies.resistance.projections import KINDS, Projections, kept_directions, projection_variables
 from armillary.studies.resistance.reproduction import require_reproduced
 from armillary.studies.resistance.rungs import Matrices, Pass, Rung, Workshop
 from armillary.studies.resistance.sources import SPECTRUM, TRAINED, Sources
@@ -80,6 +81,8 @@ class Resistance:
         calibration: Documents disjoint from the others: they name the rogue coordinates of every rung, and the pace of
             the decoder's sublayers that other rungs follow.
         rungs: Names of rungs or of groups of rungs; all that apply if None.
+        further: Rungs of one's own, after all others: checkpoints of the same decoder (`Saved`), or anything that is a
+            `Rung`.
         layers: Measured layers; all if None. Shares of a budget need neighboring ones.
         level: Nominal coverage of the intervals.
         resamples: How many times documents are resampled.
@@ -96,6 +99,7 @@ class Resistance:
     documents: Documents
     calibration: Documents
     rungs: Sequence[str] | None = None
+    further: Sequence[Rung] = ()
     layers: Sequence[int] | None = None
     level: float = 0.95
     resamples: int = 2000
@@ -140,7 +144,9 @@ class Resistance:
 
     @cached_property
     def _chosen(self) -> tuple[tuple[Rung, ...], dict[str, str]]:
-        return chosen_rungs(self.decoder, self.rungs)
+        rungs, reasons = chosen_rungs(self.decoder, self.rungs)
+        reasons |= {rung.name: why for rung in self.further if (why := rung.lacks(self.decoder))}
+        return (*rungs, *(rung for rung in self.further if rung.name not in reasons)), reasons
 
     def run(
         self,
@@ -232,6 +238,8 @@ class Resistance:
                     **null_axis,
                     "position": np.arange(tokens),
                     "path_axis": np.arange(AXES),
+                    "projection": list(KINDS),
+                    "directions": list(kept_directions(width)),
                 },
                 attrs={"layers": self.decoder.facts.layers, "width": width, "tokens_per_document": tokens},
             )
@@ -296,7 +304,10 @@ class _Climb:
                     "first_document": self._first_document(),
                 },
                 study.frame(),
-                variables(study.documents.tokens, study.decoder.facts.width) | head_variables() | wandering_variables(),
+                variables(study.documents.tokens, study.decoder.facts.width)
+                | head_variables()
+                | wandering_variables()
+                | projection_variables(),
             ),
         )
         if (found := len(self.journal.units())) and notice is not None:
@@ -381,8 +392,13 @@ class _Climb:
             trained = self.workshop.sources.trained
             heads = HeadsAtWork(trained, layers=tuple(study.layers or ()), documents=len(ids))
 
-        drift = None
-        if rung.level == LEVEL_OF_DECODERS:
+        drift, projected = None, None
+        if rung.name == "trained":
+            projected = Projections(
+                layers=tuple(study.layers or ()), depth=study.decoder.facts.layers, width=study.decoder.facts.width,
+                documents=len(ids), seed=study.seed,
+            )  # fmt: skip
+        if rung.level >= LEVEL_OF_DECODERS:
             drift = Wandering(
                 layers=tuple(study.layers or ()), documents=len(ids), tokens=study.documents.tokens,
                 paths=rung.name == "trained",
@@ -395,11 +411,14 @@ class _Climb:
                 heads.add(tap, residual)
             if drift is not None:
                 drift.add(tap, residual)
+            if projected is not None:
+                projected.add(tap, residual)
 
         through(ids, heard)
         for layer, at in enumerate(times):
             numbers.at_time(layer, at)
         found = numbers.arrays | ({} if heads is None else heads.arrays) | ({} if drift is None else drift.finish())
+        found |= {} if projected is None else projected.arrays
         return found | {IDS: ids.numpy(), SECONDS: np.asarray(time.perf_counter() - began)}
 
     def _tell(self, sentence: str, more: int) -> None:
