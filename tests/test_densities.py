@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from armillary.oracles import linear, meanfield
-from armillary.studies.densities import Density, carried, distance, draws, gathered
+from armillary.studies.densities import Density, _in_order, carried, distance, draws, gathered
 from armillary.studies.phase import mean_field
+from armillary.studies.starts import from_angles
 
 WAVES = Density(cosines=(0.3,), sines=(0.0, 0.2))
 
@@ -107,3 +108,8 @@ def test_the_law_of_leaving_is_half_the_reciprocal_of_the_fastest_escape():
     assert mean_field.expected_growth("uniform", beta=2.0) == pytest.approx(1 / (2 * max(rates)))
     assert mean_field.expected_growth("two opposed waves", beta=2.0) == pytest.approx((1 + math.exp(4)) / 4)
     assert math.isnan(mean_field.expected_growth("uneven", beta=2.0))
+
+
+def test_rounding_among_characteristics_that_have_met_turns_none_of_them_around():
+    places = _in_order(from_angles(np.array([0.0, 1.0, 1.0 - 1e-12, 4.5, 6.0])).numpy())
+    np.testing.assert_allclose(places, [0.0, 1.0, 1.0, 4.5, 6.0], atol=1e-9)
