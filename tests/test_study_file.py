@@ -1,6 +1,7 @@
 """A diagram described in a file: what it says is what runs, and what cannot be is refused before anything runs."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -155,3 +156,10 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path, name, text):
         study_from_file(tmp_path / name)
     with pytest.raises(ArgumentError, match="cannot"):
         study_from_file(tmp_path / "nothing.json")
+
+
+def test_the_study_file_of_the_page_is_one_that_runs(tmp_path):
+    page = (Path(__file__).parents[1] / "docs" / "phase.md").read_text(encoding="utf-8")
+    preset = study_from_file(_written(tmp_path, page.split("```toml\n")[1].split("```")[0], "toml"))
+    assert len(preset.full.cells) == 9 * 2 * 2 and preset.question.startswith("How many groups")
+    assert preset.full.fixed["stop"] and preset.full.fixed["merge"] == 0.0
