@@ -1050,7 +1050,7 @@ def test_the_readme_has_every_command_and_every_exit_code() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = "\n".join(help_of())
     commands = {line.split()[0] for line in shown.split("Commands:")[1].strip().splitlines()}
-    assert commands == {"lab", "simulate", "phase", "resist", "diagnose", "train", "check", "report", "export"}
+    assert commands == {"lab", "simulate", "phase", "resist", "diagnose", "audit", "train", "check", "report", "export"}
     assert all(f"`armillary {command}" in readme for command in commands)
     assert all(f"| {code} | " in readme for code in (0, 1, 2, 3, 4, 5, 130))
 

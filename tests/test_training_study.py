@@ -11,11 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import xarray
 
 import armillary as am
 from armillary import cli, figures
 from armillary.models.genres import embedded
 from armillary.models.texts import Source, Text
+from armillary.records.journal import Beginning, Journal
 from armillary.studies import training as study_module
 from armillary.studies.training import TrainingStudy, checkpoint_folder
 from armillary.training import run as run_module
@@ -368,3 +370,13 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(arguments, words, armillar
     code, out, err = armillary("train", *SMALL, *arguments, "--out", "r")
     assert code == 2 and out == "" and err.count("\n") == 1 and words in err, err
     assert list(Path(tmp_path).iterdir()) == []
+
+
+def test_a_record_of_training_stands_on_no_page_of_two_and_its_journal_is_no_record(record, armillary, tmp_path):
+    code, _, err = armillary("report", record.path, record.path, "--out", "both")
+    assert code == 2 and "is a training. Draw it alone" in err
+    with Journal.held(tmp_path / "r") as journal:
+        journal.begin({}, lambda: Beginning({"kind": "training"}, {}, xarray.Dataset(), {}))
+        journal.put("grid-0-0-0.npz", {"loss": np.zeros(2)})
+    code, _, err = armillary("report", "r.partial")
+    assert code == 2 and "Run the same command again to go on" in err

@@ -235,6 +235,8 @@ _PUBLIC = {
     "Monitor": "armillary.training.probe",
     "GeometryCallback": "armillary.training.trainer",
     "RegularizedTrainerMixin": "armillary.training.trainer",
+    "attention_matrices": "armillary.models.matrices",
+    "recipe": "armillary.training.recipe",
     "Plan": "armillary.studies.plan",
     "default_measurements": "armillary.studies.plan",
     "Backend": "armillary.studies.backend",
@@ -364,6 +366,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.models.gauges.value_output import ValueOutput as ValueOutput
     from armillary.models.gauges.verification import GaugeProof as GaugeProof
     from armillary.models.gauges.verification import GaugeTrial as GaugeTrial
+    from armillary.models.matrices import attention_matrices as attention_matrices
     from armillary.models.padding import capture_padded as capture_padded
     from armillary.models.start_token import StartTokenWarning as StartTokenWarning
     from armillary.models.states import States as States
@@ -481,6 +484,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.training.probe import Monitor as Monitor
     from armillary.training.probe import Probe as Probe
     from armillary.training.recipe import Initialized as Initialized
+    from armillary.training.recipe import recipe as recipe
     from armillary.training.recipes import RECIPES as RECIPES
     from armillary.training.recipes import parse_recipe as parse_recipe
     from armillary.training.regularizer import Regularizer as Regularizer

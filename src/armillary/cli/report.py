@@ -19,6 +19,9 @@ __all__ = ["drawn", "report"]
 
 MOST = 2
 
+KIND_WORDS = {"phase": "diagram"}
+"""What a record of a kind is called, where it is not called like the kind."""
+
 
 def report(
     records: Annotated[list[Path], typer.Argument(help="Folder of a record, or of two to be shown side by side.")],
@@ -98,12 +101,13 @@ def _name(path: Path) -> str:
 
 
 def _require_depth(opened: list[Record]) -> None:
-    """Refuse two records of which one is a simulation: there is no page of two with time on it."""
+    """Refuse two records of which one has no conditions, as a simulation or a training: there is no page of two."""
     for record in opened:
-        if record.study.get("kind") == "simulation":
+        kind = str(record.study.get("kind"))
+        if "condition" not in record.dataset.coords:
             raise ArgumentError(
                 f"Argument `RECORD` must be two records of decoders to be shown side by side, but {record.path} is a "
-                f"simulation. Draw it alone: `armillary report {record.path}`."
+                f"{KIND_WORDS.get(kind, kind)}. Draw it alone: `armillary report {record.path}`."
             )
 
 

@@ -50,6 +50,10 @@ def stored(folder: Path) -> storage.Stored:
     if content["study"].get("kind") == KIND:
         return stored_cells(folder)
     frame = journal.frame()
+    if "condition" not in frame.coords:
+        raise storage.not_a_record(
+            folder, "holds runs that cannot be read one by one", "Run the same command again to go on"
+        )
     finished = _Finished.of(journal, frame)
     variables = {
         name: Variable(
