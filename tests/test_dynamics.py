@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -307,6 +308,62 @@ def test_gradients_through_a_run_agree_with_finite_differences() -> None:
     assert moved.grad is not None
     expected = float(order(2.0, there) - order(2.0, back)) / (2 * h)
     assert float((moved.grad * push).sum()) == pytest.approx(expected, rel=1e-6)
+
+
+def final_order(
+    beta: float | torch.Tensor = 2.0, heads: am.Heads | None = None, rows: torch.Tensor | None = None,
+    integrator: object = None, rule: object = am.Softmax,
+) -> torch.Tensor:  # fmt: skip
+    field = am.on_sphere(ATTENTION(rule(beta), heads=heads))  # type: ignore[operator]
+    start = cloud(5, 3, 4) if rows is None else rows
+    run = am.flow(field, start, until=2.0, integrator=integrator or am.RK4(step=0.05))  # type: ignore[arg-type]
+    return run.last.mean(-2).square().sum()
+
+
+ADAPTIVE = am.Tsit5(rtol=1e-10)
+
+
+@pytest.mark.parametrize("integrator", [None, ADAPTIVE], ids=["RK4", "Tsit5"])
+@pytest.mark.parametrize("rule", [am.Softmax, am.Unnormalized, lambda beta: am.Unnormalized(beta, clock="shifted")])
+def test_the_gradient_with_respect_to_beta_agrees_with_finite_differences(rule: object, integrator: object) -> None:
+    beta, h = torch.tensor(2.0, dtype=torch.float64, requires_grad=True), 1e-5
+    final_order(beta, rule=rule, integrator=integrator).backward()
+    there, back = (final_order(2.0 + sign * h, rule=rule, integrator=integrator) for sign in (1, -1))
+    assert beta.grad is not None
+    assert float(beta.grad) == pytest.approx(float(there - back) / (2 * h), rel=1e-6)
+
+
+@pytest.mark.parametrize("integrator", [None, ADAPTIVE], ids=["RK4", "Tsit5"])
+@pytest.mark.parametrize("name", ["query", "key", "value", "output"])
+def test_the_gradient_with_respect_to_the_matrices_agrees_with_finite_differences(
+    name: str, integrator: object
+) -> None:
+    heads, h = am.Heads.gaussian(dim=3, heads=2, head_dim=3, seed=1), 1e-5
+    matrix = getattr(heads, name).clone().requires_grad_()
+    final_order(heads=replace(heads, **{name: matrix}), integrator=integrator).backward()
+    push = torch.randn(matrix.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    there, back = (
+        final_order(heads=replace(heads, **{name: matrix.detach() + sign * h * push}), integrator=integrator)
+        for sign in (1, -1)
+    )
+    assert matrix.grad is not None
+    assert float((matrix.grad * push).sum()) == pytest.approx(float(there - back) / (2 * h), rel=1e-5)
+
+
+def test_the_gradient_with_respect_to_the_start_comes_through_adaptive_steps() -> None:
+    start, h = cloud(5, 3, 4), 1e-5
+    moved = start.clone().requires_grad_()
+    final_order(rows=moved, integrator=ADAPTIVE).backward()
+    push = torch.randn(5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    push = push - (push * start).sum(-1, keepdim=True) * start
+    there, back = (final_order(rows=am.sphere.normalize(start + s * h * push), integrator=ADAPTIVE) for s in (1, -1))
+    assert moved.grad is not None
+    assert float((moved.grad * push).sum()) == pytest.approx(float(there - back) / (2 * h), rel=1e-5)
+
+
+def test_a_beta_of_several_numbers_is_refused() -> None:
+    with pytest.raises(am.ArgumentError, match="must be one number"):
+        am.Softmax(torch.ones(2))  # type: ignore[arg-type]
 
 
 # the two engines ---------------------------------------------------------------------------------------------------------

@@ -63,6 +63,25 @@ def test_reading_the_record_again_gives_the_same_states_bit_for_bit(tmp_path: Pa
     assert record.provenance["evaluations"] == list(run.evaluations)
 
 
+def test_whatever_a_laboratory_measures_of_a_layer_is_measured_along_time_under_the_same_names(
+    armillary: Ran, tmp_path: Path
+) -> None:
+    asked = ["--tokens", 6, "--systems", 3, "--until", 2, "--keep", 4, "--out", "r", "--json"]
+    code, out, err = armillary("simulate", *asked, "--measure", "laboratory")
+    assert code == 0, err
+    found = set(json.loads(out)["measurements"])
+    from armillary.studies.plan import default_measurements
+
+    for one in default_measurements(calibrated=False):
+        assert any(name.startswith(one.name) and name.endswith(f"after {one.preparation}") for name in found), one
+    record = am.Record.open(tmp_path / "r")
+    rows = torch.as_tensor(record.dataset["states"].values)
+    direct = am.entropy_rank.after("center", "normalize")(rows)
+    assert np.allclose(
+        record.dataset["entropy_rank after center, normalize"].values, direct, atol=1e-12, equal_nan=True
+    )
+
+
 def test_an_energy_that_the_proof_does_not_license_is_left_out_and_the_reason_stands_in_the_record(
     armillary: Ran,
 ) -> None:
@@ -82,6 +101,7 @@ def test_an_energy_that_the_proof_does_not_license_is_left_out_and_the_reason_st
         ["--start", "ring", "--dim", 2], ["--start", "antipodal"], ["--start", "orthonormal", "--dim", 6],
         ["--start", "equiangular:0.3", "--dim", 6], ["--merge", 1e-4, "--rtol", 1e-6], ["--layer-step", 0.5],
         ["--log-times"], ["--log-times", "--until", 0.005], ["--jitter", 1e-3, "--start", "antipodal"],
+        ["--measure", "laboratory"],
     ],
     ids=lambda arguments: " ".join(map(str, arguments)),
 )  # fmt: skip
@@ -187,6 +207,7 @@ def test_a_file_that_does_not_fit_gets_one_sentence_and_leaves_nothing(
         (["--beta", "inf"], "Hardmax is the rule of infinite beta"),
         (["--beta", 800, "--rule", "unnormalized"], "clock='shifted'"),
         (["--mlp", "many"], "Write --mlp 16"),
+        (["--measure", "all"], "Write --measure laboratory"),
         (["--mlp", -3], "Write --mlp 16"),
         (["--jitter", -1], "'--jitter'"),
         (["--noise", -1], "'--noise'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from armillary.dynamics.drifts import Drift
+    from armillary.observables.declaration import Measurement
     from armillary.records.record import Record
 
 __all__ = ["simulate"]
@@ -59,6 +61,9 @@ def simulate(
     systems: Annotated[int, typer.Option(min=1, help="Independent starts, drawn (uniform, ring): for intervals.")] = 8,
     until: Annotated[float, typer.Option(help="Time to reach, or number of layers with --layer-step.")] = 30.0,
     keep: Annotated[int, typer.Option(min=2, help="How many states are kept and measured.")] = 101,
+    measure: Annotated[
+        str, typer.Option(help="default, or laboratory: whatever `armillary lab` measures of a layer.")
+    ] = "default",
     log_times: Annotated[bool, typer.Option("--log-times", help="Kept times evenly spaced in log s.")] = False,
     merge: Annotated[
         float | None, typer.Option(help="Angle in radians below which tokens become one: for very long times.")
@@ -91,7 +96,7 @@ def simulate(
             field=field, starts=first, start_words=words, until=until,
             at=_times(until, keep, logarithmic=log_times, layers=layer_step is not None),
             integrator=_integrator(rtol=rtol, noise=noise, layer_step=layer_step, seed=seed), merging=_merging(merge),
-            seed=seed, choices={k: str(v) for k, v in given.items() if v is not None},
+            seed=seed, measurements=_measured(measure), choices={k: str(v) for k, v in given.items() if v is not None},
         )  # fmt: skip
         with terminal.progress("simulating", quiet=quiet) as told:
             record = study.run(out, told=told)
@@ -104,7 +109,7 @@ def simulate(
 
 _CHOICES = (
     "tokens", "dim", "beta", "rule", "mask", "heads", "norm", "mlp", "noise", "start", "jitter", "systems", "until",
-    "keep", "log_times", "merge", "rtol", "layer_step", "seed",
+    "keep", "measure", "log_times", "merge", "rtol", "layer_step", "seed",
 )  # fmt: skip
 
 
@@ -177,6 +182,20 @@ def _integrator(*, rtol: float, noise: float, layer_step: float | None, seed: in
     if noise:
         return StratonovichHeun(step=0.01, seed=seed)
     return Tsit5(rtol=rtol) if layer_step is None else ResidualLayer(layer_step)
+
+
+def _measured(text: str) -> Sequence[Measurement]:
+    from armillary.studies import simulation
+
+    lists = {
+        "default": simulation.default_measurements_along_time,
+        "laboratory": simulation.laboratory_measurements_along_time,
+    }
+    if text not in lists:
+        raise ArgumentError(
+            f"Argument `--measure` must be {' or '.join(lists)}, but it is {text!r}. Write --measure laboratory."
+        )
+    return lists[text]()
 
 
 def _merging(angle: float | None) -> Any:

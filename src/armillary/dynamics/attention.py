@@ -161,7 +161,8 @@ class Softmax:
     """A_ij = w_j e^{beta s_ij} / sum_k w_k e^{beta s_ik}: rows sum to one.
 
     Args:
-        beta: Inverse temperature, of any sign; each row is shifted by its own maximum, so nothing overflows.
+        beta: Inverse temperature, of any sign; each row is shifted by its own maximum, so nothing overflows. A tensor
+            of no dimension where a derivative with respect to it is wanted.
     """
 
     beta: float
@@ -195,7 +196,7 @@ class Unnormalized:
     The two clocks differ by the factor e^{|beta|}; papers print both.
 
     Args:
-        beta: Inverse temperature, of any sign.
+        beta: Inverse temperature, of any sign; a tensor of no dimension where a derivative is wanted.
         clock: "plain", or "shifted", which is finite at any beta for unit vectors.
     """
 
@@ -275,7 +276,13 @@ RowRule = Softmax | Unnormalized | Uniform | Hardmax
 
 
 def _require_finite(beta: float) -> None:
-    if not isinstance(beta, Real | Tensor) or not math.isfinite(beta):
+    number = beta.detach() if isinstance(beta, Tensor) else beta
+    if isinstance(number, Tensor) and number.ndim:
+        raise ArgumentError(
+            f"Argument `beta` must be one number, but it is a tensor of shape {list(number.shape)}. Run one after the "
+            "other."
+        )
+    if not isinstance(number, Real | Tensor) or not math.isfinite(number):
         raise ArgumentError(
             f"Argument `beta` must be finite, but it is {beta!r}. Hardmax is the rule of infinite beta."
         )

@@ -177,6 +177,7 @@ def _obstacle(field: VelocityField, start: Tensor, integrator: Integrator) -> st
         return "masks, heads and positions"
     if type(term.rule) not in _CODES:
         return f"{term.rule}"
-    if start.dtype != torch.float64 or start.device.type != "cpu" or start.requires_grad:
+    wanted = start.requires_grad or isinstance(getattr(term.rule, "beta", 0.0), Tensor)
+    if start.dtype != torch.float64 or start.device.type != "cpu" or wanted:
         return "single precision, other devices and gradients"
     return None

@@ -126,6 +126,8 @@ def summed(
             return term
         if not isinstance(term.mask, Full | Causal | Window):  # given pair by pair: nothing is saved by parts
             return term
+        if isinstance(getattr(term.rule, "beta", 0.0), Tensor):  # a derivative with respect to it is wanted
+            return term
         key = (term.rule, term.mask)
         if key not in choices:
             task = PairSum(

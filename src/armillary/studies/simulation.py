@@ -36,12 +36,18 @@ from armillary.observables.grouping import Connected, Grouping
 from armillary.observables.rank import participation_rank
 from armillary.records.record import Record
 from armillary.studies.course import endings, groups_along_time, law_of, terms_of
+from armillary.studies.plan import default_measurements
 from armillary.trajectory import Trajectory
 
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Simulation", "default_grouping", "default_measurements_along_time"]
+__all__ = [
+    "Simulation",
+    "default_grouping",
+    "default_measurements_along_time",
+    "laboratory_measurements_along_time",
+]
 
 KEPT_NUMBERS = 4_000_000
 """States are kept in the record up to so many numbers, those of the first starts beyond it."""
@@ -74,6 +80,21 @@ def default_measurements_along_time(*, within: float = 0.1) -> tuple[Measurement
         cluster_count(groups).after("normalize"),
         clustering_order_parameter(groups).after("normalize"),
     )
+
+
+def laboratory_measurements_along_time(*, within: float = 0.1) -> tuple[Measurement, ...]:
+    """What `armillary simulate` measures by default, and whatever else the laboratory measures of a layer.
+
+    Preparations that are estimated on other documents (corpus mean, rogue coordinates) have no meaning for a start that
+    was drawn, and are left out.
+
+    Args:
+        within: Angle in radians below which tokens belong to one group (connected components).
+    """
+    first = default_measurements_along_time(within=within)
+    known = {str(one) for one in first}
+    rest = default_measurements(grouping=default_grouping(within=within), calibrated=False)
+    return (*first, *(one for one in rest if str(one) not in known))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -171,18 +192,18 @@ class Simulation:
                 "preparation": str(one.preparation), **dict(one.observable.parameters),
             }  # fmt: skip
             attrs |= {k: v for k, v in (("lowest", lowest), ("highest", highest)) if math.isfinite(v)}
-            values = np.asarray(torch.as_tensor(run.measure(one)), dtype=float)
+            values = np.asarray(torch.as_tensor(run.measure(one)).cpu(), dtype=float)
             variables[f"{one.name} after {one.preparation}"] = (("system", "time"), values, attrs)
         variables |= self._energy(run)
         shown = max(1, min(systems, KEPT_NUMBERS // max(1, len(run.at) * tokens * dim)))
         variables["states"] = (
             ("shown", "time", "token", "coordinate"),
-            run.states[:shown].numpy(),
+            run.states[:shown].cpu().numpy(),
             {"definition": "configurations as they were kept; unit rows where the norm holds tokens to the sphere"},
         )
         variables["group"] = (
             ("shown", "time", "token"),
-            groups_along_time(run.states[:shown], self.groups).numpy(),
+            groups_along_time(run.states[:shown], self.groups).cpu().numpy(),
             {
                 "definition": "group of each token, numbered by first appearance; -1 for a token in no group",
                 "grouping": str(self.groups),
@@ -205,7 +226,7 @@ class Simulation:
         return {
             "log_energy": (
                 ("system", "time"),
-                energy.log_value(run.states).numpy(),
+                energy.log_value(run.states).cpu().numpy(),
                 {
                     "symbol": "log |Phi|",
                     "definition": f"logarithm of the energy {energy.definition} (NaN where that is negative)",
@@ -216,7 +237,7 @@ class Simulation:
             ),
             "energy_rate": (
                 ("system", "time"),
-                torch.stack(rates, dim=1).numpy(),
+                torch.stack(rates, dim=1).cpu().numpy(),
                 {
                     "symbol": "dPhi/ds",
                     "definition": "sum over tokens of mobility times squared tangential gradient",
