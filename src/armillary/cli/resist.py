@@ -59,6 +59,7 @@ def resist(
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED // 2, help="Of resampling and of drawn matrices.")] = 0,
     level: Annotated[float, typer.Option(help="Coverage of the intervals, between 0 and 1.")] = 0.95,
     chunk: Annotated[int, typer.Option(min=1, help="Documents in one pass: what a stopped run loses at most.")] = 4,
+    threads: Annotated[int, typer.Option(min=1, help="Of the processor; last bits depend on it.")] = 1,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be measured, in what time; no record.")
     ] = False,
@@ -102,7 +103,7 @@ def resist(
         study = _study(
             source, corpus, max_documents=max_documents, max_tokens=max_tokens, rungs=rungs,
             layers=None if ranges is None else sorted({layer for one in ranges for layer in one}), seed=seed,
-            level=level, chunk=chunk,
+            level=level, chunk=chunk, threads=threads,
         )  # fmt: skip
         if dry_run:
             _print_estimate(study, as_json=as_json)
@@ -120,7 +121,7 @@ def resist(
 
 def _study(
     source: Source, corpus: Corpus, *, max_documents: int, max_tokens: int, rungs: list[str] | None,
-    layers: list[int] | None, seed: int, level: float, chunk: int,
+    layers: list[int] | None, seed: int, level: float, chunk: int, threads: int,
 ) -> Resistance:  # fmt: skip
     from armillary.studies.resistance.study import Resistance
 
@@ -139,7 +140,17 @@ def _study(
             "--max-documents, or add documents."
         )
     named = None if rungs is None else [one.strip() for text in rungs for one in text.split(",")]
-    return Resistance(decoder, evaluation, calibration, rungs=named, layers=layers, level=level, seed=seed, chunk=chunk)
+    return Resistance(
+        decoder,
+        evaluation,
+        calibration,
+        rungs=named,
+        layers=layers,
+        level=level,
+        seed=seed,
+        chunk=chunk,
+        threads=threads,
+    )
 
 
 def _print_estimate(study: Resistance, *, as_json: bool) -> None:

@@ -89,6 +89,7 @@ class Resistance:
         seed: Of the resampling and of everything drawn.
         chunk: Documents in one pass: what a stopped run loses at most.
         tolerance: Relative tolerance of the idealized flow.
+        threads: Of the processor; the last bits of numbers depend on it.
 
     Raises:
         ArgumentError: Choices that contradict each other.
@@ -106,6 +107,7 @@ class Resistance:
     seed: int = 0
     chunk: int = 4
     tolerance: float = 1e-6
+    threads: int = 1
 
     def __post_init__(self) -> None:
         facts = self.decoder.facts
@@ -127,8 +129,9 @@ class Resistance:
                 "Argument `calibration` must hold other documents than `documents`, but they share one. Take the next "
                 "ones of the same source."
             )
-        if self.chunk < 1:
-            raise ArgumentError(f"Argument `chunk` must be at least 1, but it is {self.chunk}. Take 4.")
+        for name in ("chunk", "threads"):
+            if getattr(self, name) < 1:
+                raise ArgumentError(f"Argument `{name}` must be at least 1, but it is {getattr(self, name)}. Take 1.")
         require_choices(self.level, self.resamples)
         object.__setattr__(self, "layers", layers)
 
@@ -191,6 +194,7 @@ class Resistance:
             "seed": self.seed,
             "chunk": self.chunk,
             "tolerance": self.tolerance,
+            "threads": self.threads,
             "dtype": self.decoder.facts.dtype,
             "measurements": [str(one) for one in (*EVERYWHERE, *AFTER_BLOCKS)],
             "grouping": str(GROUPS),
@@ -312,7 +316,7 @@ class _Climb:
         )
         if (found := len(self.journal.units())) and notice is not None:
             notice(f"Going on with the run in {self.journal.folder}: {found} of {self.total} passes are finished.")
-        with threads(1), torch.inference_mode():
+        with threads(study.threads), torch.inference_mode():
             for place, rung in enumerate(study.climbed):
                 self._rung(place, rung)
         stored = unfinished.stored(self.journal.folder)
@@ -404,8 +408,11 @@ class _Climb:
                 paths=rung.name == "trained",
             )  # fmt: skip
 
+        single = study.decoder.facts.dtype != "float64"
+
         def heard(tap: Tap, residual: Tensor, read: Tensor) -> None:
             require_finite(residual, tap=tap, condition=rung.name, titles=titles)
+            residual = residual.to(torch.float32) if single else residual  # all rungs are measured in one type
             numbers.add(tap, residual, read)
             if heads is not None:
                 heads.add(tap, residual)

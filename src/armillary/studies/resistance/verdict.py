@@ -237,7 +237,7 @@ def _idealized(record: Record) -> Iterator[Finding]:
             f"identity matrices, {clock} clock",
             f"Do identity matrices cluster within {words}, under the causal mask?",
             _estimated(record, moved[top]),
-            "not resolved",
+            _sign(_estimated(record, moved[top]), alike=SAME),
             "Only at small beta: "
             + (f"at beta {', '.join(f'{one:.3g}' for one in frozen)} " if frozen else "at none of the betas ")
             + f"overlaps move by less than {SAME:g} in every document; at beta {top:.3g} they change by:",
