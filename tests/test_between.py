@@ -175,3 +175,12 @@ def test_a_number_between_layers_of_ones_own_is_measured_without_any_other_chang
             np.testing.assert_allclose(data[f"mean_cosine_to_{reference}"].values, expected, rtol=1e-5, atol=1e-6)
     finally:
         del BETWEEN_LAYERS["mean_cosine"]
+
+
+def test_repeated_rows_are_equally_far_so_that_the_order_of_tokens_keeps_the_neighbors() -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(12, 16, generator=generator, dtype=torch.float64)[torch.arange(60) % 12] * 3.7
+    later = rows + 0.3 * torch.randn(60, 16, generator=generator, dtype=torch.float64)
+    number = neighbor_overlap(k=3).after("normalize")
+    order = torch.randperm(60, generator=generator)
+    assert number(rows[order], later[order]) == pytest.approx(number(rows, later), abs=1e-12)

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from armillary.invariance.against import Against
 from armillary.invariance.moved import value_of
 from armillary.invariance.proofs import behind
 from armillary.observables.cloud import Cloud
@@ -75,7 +77,7 @@ def floors(
     jittered = _jittered(cloud, min(factor, 1.0 / _EPS))
     found = []
     for measurement, value in zip(measurements, values, strict=True):
-        again = value_of(measurement, jittered)
+        again = value_of(_beside(measurement, jittered, factor), jittered)
         apart = (again - value).abs()
         apart = torch.where(torch.isnan(again) != torch.isnan(value), math.inf, torch.nan_to_num(apart, nan=0.0))
         open_ends = _undecided(cloud, measurement, transformation, factor, value) + _null(cloud, measurement, value)
@@ -123,6 +125,13 @@ def _null(cloud: Cloud, measurement: Measurement, value: Tensor) -> Tensor:
     ends = (torch.where(spectrum > bound, spectrum, end) for end in (bound, torch.zeros_like(bound)))
     high, low = (measurement.observable.function(end) for end in ends)
     return torch.nan_to_num((high - low).abs(), nan=0.0)
+
+
+def _beside(measurement: Measurement, cloud: Cloud, factor: float) -> Measurement:
+    """The measurement, with the other layer moved at random too if it is one between layers."""
+    if not isinstance(measurement, Against):
+        return measurement
+    return replace(measurement, other=_jittered(measurement.other.first(cloud.batch[0]), min(factor, 1.0 / _EPS)))
 
 
 def _jittered(cloud: Cloud, factor: float) -> Cloud:

@@ -26,6 +26,8 @@ __all__ = ["linear_cka", "neighbor_overlap"]
 
 # Distances that differ by less than this share of the larger are equal: rounding decides nothing.
 _TIED = 1e-6
+# Squared distances below this share of their mean are zero but for rounding: the rows repeat, and are equally far.
+_REPEATED = 1e-14
 
 
 def _aligned(cloud: Cloud) -> Tensor:
@@ -105,6 +107,7 @@ def _membership(cloud: Cloud, *, k: int) -> Tensor:
         return torch.full((*cloud.batch, cloud.tokens, cloud.tokens), torch.nan)
     squares = squared_distances(cloud)
     undefined = torch.isnan(squares.sum((-2, -1)))
+    squares = torch.where(squares <= _REPEATED * squares.mean((-2, -1), keepdim=True), 0.0, squares)
     squares = squares.diagonal_scatter(torch.full_like(squares[..., 0], math.inf), dim1=-2, dim2=-1)
     nearest = np.partition(squares.cpu().numpy(), k - 1, axis=-1)  # several times as fast as a selection by torch
     last = torch.from_numpy(nearest[..., k - 1 : k].copy()).to(squares.device)
