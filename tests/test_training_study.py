@@ -350,7 +350,7 @@ def test_json_is_strict_and_alone(armillary):
 
 def test_a_dry_run_says_the_plan_and_writes_nothing(armillary, tmp_path):
     code, out, _ = armillary("train", "--dry-run")
-    assert code == 0 and out.startswith("20 runs of 240 steps") and list(tmp_path.iterdir()) == []
+    assert code == 0 and out.startswith("24 runs of 240 steps") and list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

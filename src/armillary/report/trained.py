@@ -76,8 +76,8 @@ def _baseline(reading: MembersReading) -> list[Any]:
     recipe, term, numbers = next(cells(reading))
     return [
         "The baseline, ", element("b", name_of(recipe, term)), ", ends at a held-out loss of ",
-        _mean(reading, numbers["final_loss"]), " nats per byte with a mean overlap of ",
-        _mean(reading, numbers["mean_overlap"]), ".",
+        _mean(reading, numbers["final_loss"], "loss"), " nats per byte with a mean overlap of ",
+        _mean(reading, numbers["mean_overlap"], "mean_overlap"), ".",
     ]  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def _answers(reading: MembersReading) -> list[list[Any]]:
         said.append([
             element("b", name_of(recipe, term)), ": final loss minus the baseline's ",
             interval((*ends, reading.members), reading.level), f" ({verdict}); mean overlap ",
-            _mean(reading, numbers["mean_overlap"]), ".",
+            _mean(reading, numbers["mean_overlap"], "mean_overlap"), ".",
         ])  # fmt: skip
     return said
 
@@ -107,14 +107,15 @@ def _flag(reading: MembersReading) -> Markup:
     )
 
 
-def _mean(reading: MembersReading, values: list[float]) -> Markup:
-    return interval(reading.mean_of(np.array(values)).at(0), reading.level, reading.members)
+def _mean(reading: MembersReading, values: list[float], name: str) -> Markup:
+    ends = reading.attainable(name)
+    return interval(reading.mean_of(np.array(values), ends).at(0), reading.level, reading.members)
 
 
 def _ends(reading: MembersReading, columns: tuple[tuple[str, str], ...], caption: str) -> Markup:
     rows = []
     for recipe, term, numbers in cells(reading):
-        data = [element("td", _mean(reading, numbers[name]), class_="value") for name, _ in columns]
+        data = [element("td", _mean(reading, numbers[name], name), class_="value") for name, _ in columns]
         rows.append([name_of(recipe, term), *data])
     return table(f"{caption} Means over seeds with intervals.", ["", *(words for _, words in columns)], rows)
 

@@ -335,10 +335,17 @@ def _definitions() -> dict[str, dict[str, Any]]:
             "lowest": -1.0,
             "highest": 1.0,
         },
-        "participation_rank": {"definition": "participation rank of unit rows, first token left out"},
-        "participation_rank_centered": {"definition": "the same of rows centered over the tokens, then normalized"},
-        "squared_mean_direction": {"definition": "squared length of the mean of unit rows"},
-        "stream_norm_mean": {"definition": "mean norm of a row of the stream"},
+        "participation_rank": {"definition": "participation rank of unit rows, first token left out", "lowest": 1.0},
+        "participation_rank_centered": {
+            "definition": "the same of rows centered over the tokens, then normalized",
+            "lowest": 1.0,
+        },
+        "squared_mean_direction": {
+            "definition": "squared length of the mean of unit rows",
+            "lowest": 0.0,
+            "highest": 1.0,
+        },
+        "stream_norm_mean": {"definition": "mean norm of a row of the stream", "lowest": 0.0},
         "input_noise_loss": {"definition": f"the loss at the end with {100 * INPUT_NOISE:g} % of the bytes replaced"},
         "state_noise_loss": {
             "definition": f"the loss at the end with noise of {STATE_NOISE:g} of a row's length after the middle block"
