@@ -272,7 +272,7 @@
   Figure.prototype.draw = function (width) {
     this.recolor();
     var now = this.curves();  // a legend names what is drawn now
-    this.items.forEach(function (one) { one.node.hidden = !now[one.name]; });
+    this.items.forEach(function (one) { one.node.style.display = now[one.name] ? "" : "none"; });
     var hidden = this.hidden, drawn = plot(this.spec, this.panels(), width || this.plot.clientWidth || 900);
     drawn.data.forEach(function (t) { if (hidden[t.meta]) { t.visible = false; } });
     Plotly.react(this.plot, drawn.data, drawn.layout, {displaylogo: false, displayModeBar: false, doubleClick: "reset", plotlyServerURL: ""});
