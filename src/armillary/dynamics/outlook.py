@@ -19,6 +19,9 @@ from armillary.dynamics.normalization import VelocityField
 
 __all__ = ["Certificate", "hemisphere", "plateau_lifetime", "predicts_consensus"]
 
+_TOGETHER = 512
+"""Rows that enter a linear program at once."""
+
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
@@ -37,7 +40,7 @@ def hemisphere(configuration: Tensor) -> Certificate | None:
     """An open hemisphere that holds all rows, or None if there is none.
 
     A linear program: the largest m with x_i . w >= m for all i and no entry of w beyond +-1; there is a hemisphere
-    exactly if m > 0.
+    exactly if m > 0. Of many rows only those that matter enter it, and any hemisphere that holds all rows will do.
 
     Args:
         configuration: Unit rows, `tokens dim`.
@@ -45,10 +48,27 @@ def hemisphere(configuration: Tensor) -> Certificate | None:
     Returns:
         The certificate, checked by its products, or None.
     """
+    rows = configuration.detach().cpu().double()
+    if len(rows) <= _TOGETHER:
+        direction = _direction(rows)
+    else:  # a few rows decide: those on the wrong side of what the others allow are added until there are none
+        some = (rows @ rows.mean(0)).argsort()[:_TOGETHER]
+        while (direction := _direction(rows[some])) is not None:
+            products = rows @ direction
+            if float(products.min()) > 0:
+                break
+            some = torch.unique(torch.cat([some, products.argsort()[:_TOGETHER]]))
+    if direction is None:
+        return None
+    margin = float((rows @ direction).min())
+    return Certificate(direction.to(configuration), margin) if margin > 0 else None
+
+
+def _direction(rows: Tensor) -> Tensor | None:
+    """The direction of the largest smallest product with the rows, if that is positive."""
     import numpy as np
     from scipy.optimize import linprog
 
-    rows = configuration.detach().cpu().double()
     tokens, dim = rows.shape
     found = linprog(
         np.r_[np.zeros(dim), -1.0],
@@ -59,9 +79,7 @@ def hemisphere(configuration: Tensor) -> Certificate | None:
     if not found.success or found.x is None or found.x[-1] <= 0:
         return None
     direction = torch.tensor(found.x[:-1])
-    direction = direction / direction.norm()
-    margin = float((rows @ direction).min())
-    return Certificate(direction.to(configuration), margin) if margin > 0 else None
+    return direction / direction.norm()
 
 
 def predicts_consensus(field: VelocityField) -> bool:

@@ -16,6 +16,7 @@ import ducc0
 import numpy as np
 from scipy.special import ive
 
+from armillary.dynamics.sums.passes import along_circle, angles_of
 from armillary.dynamics.sums.series import Series, orders
 
 __all__ = ["Circle"]
@@ -26,7 +27,6 @@ class Circle(Series):
 
     name = "circle"
     dimension = 2
-    spread = 2.0
 
     @cached_property
     def _spectrum(self) -> np.ndarray:
@@ -42,24 +42,20 @@ class Circle(Series):
         """K."""
         return len(self._spectrum) // 2 - 1
 
-    def transformed(self, x: np.ndarray, w: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Z and Z' / beta along (-y, x), both from one transform back."""
+    def transformed(self, x: np.ndarray, w: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, tuple[float, float]]:
+        """Z and Z' / (beta Z) along (-y, x), both from one transform back."""
         k = np.arange(-self.modes, self.modes + 1)
         found = self._back(x, w, self._spectrum[1:-1] * (1 - k / self.task.beta))
-        slope = found.imag
-        gradient = np.empty_like(x)
-        np.multiply(slope, -x[:, 1], out=gradient[:, 0])
-        np.multiply(slope, x[:, 0], out=gradient[:, 1])
-        return found.real.copy(), gradient
+        z, pull = np.empty(len(x)), np.empty_like(x)
+        return z, pull, along_circle(found, x, z, pull)
 
     def radial(self, x: np.ndarray, w: np.ndarray | None) -> np.ndarray:
         """The derivative with respect to beta: (I_{k-1} + I_{k+1}) / 2 in the place of I_k."""
         return self._back(x, w, (self._spectrum[:-2] + self._spectrum[2:]) / 2).real.copy()
 
     def _back(self, x: np.ndarray, w: np.ndarray | None, factors: np.ndarray) -> np.ndarray:
-        angles = np.arctan2(x[:, 1], x[:, 0])[:, None]
         plan = ducc0.nufft.plan(
-            nu2u=True, coord=angles, grid_shape=(len(factors),), epsilon=self.epsilon, nthreads=1
-        )  # fmt: skip
+            nu2u=True, coord=angles_of(x), grid_shape=(len(factors),), epsilon=self.epsilon, nthreads=1
+        )
         ones = np.ones(len(x), dtype=complex) if w is None else w.astype(complex)
         return plan.u2nu(forward=False, grid=plan.nu2u(forward=True, points=ones) * factors)

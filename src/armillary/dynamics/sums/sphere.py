@@ -14,12 +14,10 @@ import ducc0
 import numpy as np
 from scipy.special import ive
 
+from armillary.dynamics.sums.passes import along_sphere, places_of
 from armillary.dynamics.sums.series import Series, orders
 
 __all__ = ["Sphere"]
-
-_TINY = 1e-300
-"""Nearer to a pole, the longitude is 0."""
 
 
 class Sphere(Series):
@@ -27,7 +25,6 @@ class Sphere(Series):
 
     name = "sphere"
     dimension = 3
-    spread = 2.0
 
     @cached_property
     def _spectrum(self) -> np.ndarray:
@@ -48,22 +45,18 @@ class Sphere(Series):
         """The degree of each coefficient as ducc0 lays them out: order by order, degrees ascending."""
         return np.concatenate([np.arange(order, self.modes + 1) for order in range(self.modes + 1)])
 
-    def transformed(self, x: np.ndarray, w: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Z, and its gradient over beta from the derivatives along colatitude and longitude."""
-        places, (sine, cosine, height) = _places(x)
+    def transformed(self, x: np.ndarray, w: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, tuple[float, float]]:
+        """Z, and its gradient over beta Z from the derivatives along colatitude and longitude."""
+        places = places_of(x)
         harmonics = self._harmonics(places, w, self._spectrum[:-1])
         z = self._back(harmonics, places, 0, "STANDARD")[0]
-        down, around = self._back(harmonics, places, 1, "DERIV1") / self.task.beta
-        gradient = np.empty_like(x)
-        level = down * height
-        gradient[:, 0] = level * cosine - around * sine
-        gradient[:, 1] = level * sine + around * cosine
-        gradient[:, 2] = -down * np.hypot(x[:, 0], x[:, 1])
-        return z, gradient
+        pull = np.empty_like(x)
+        slopes = self._back(harmonics, places, 1, "DERIV1")
+        return z, pull, along_sphere(z, slopes, x, float(self.task.beta), pull)
 
     def radial(self, x: np.ndarray, w: np.ndarray | None) -> np.ndarray:
         """The sum with c_ij: (l a_{l-1} + (l+1) a_{l+1}) / (2 l + 1) in the place of a_l."""
-        places, _ = _places(x)
+        places = places_of(x)
         a, degree = self._spectrum, np.arange(self.modes + 1)
         below = np.concatenate([[0.0], a[:-2]])
         mixed = (degree * below + (degree + 1) * a[1:]) / (2 * degree + 1)
@@ -80,16 +73,3 @@ class Sphere(Series):
         return ducc0.sht.synthesis_general(
             alm=harmonics, spin=spin, lmax=self.modes, loc=places, epsilon=self.epsilon, nthreads=1, mode=mode
         )
-
-
-def _places(x: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Colatitude and longitude, `tokens 2`; sine and cosine of the longitude and the height; at a pole longitude 0."""
-    level = np.hypot(x[:, 0], x[:, 1])
-    around = np.arctan2(x[:, 1], x[:, 0])
-    cosine, sine = x[:, 0] / np.maximum(level, _TINY), x[:, 1] / np.maximum(level, _TINY)
-    poles = np.flatnonzero(level < _TINY)
-    around[poles], cosine[poles], sine[poles] = 0.0, 1.0, 0.0
-    places = np.empty((len(x), 2))
-    np.arctan2(level, x[:, 2], out=places[:, 0])
-    np.add(around, 2 * np.pi * (around < 0), out=places[:, 1])
-    return places, (sine, cosine, x[:, 2])
