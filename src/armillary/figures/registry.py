@@ -218,6 +218,7 @@ def drawings(reading: Reading) -> dict[str, Drawing]:
 
 def _of_diagram(reading: DiagramReading) -> dict[str, Drawing | None]:
     """The preset's own figures in the order of their declaration, then every result that none of them shows."""
+    _discover("armillary.figures.phase")
     own = {name: one for name, one in _OF_DIAGRAMS.items() if one[0] == reading.preset}
     made = {name: function(reading) for name, (_, _, function) in own.items()}
     drawn = {result for name, (_, shows, _) in own.items() if made[name] is not None for result in shows}
@@ -245,7 +246,8 @@ def _own_name(function: Callable[..., Drawing | None]) -> str:
     return function.__name__
 
 
-def _discover() -> None:
-    package = importlib.import_module("armillary.figures")
-    for module in pkgutil.walk_packages(package.__path__, "armillary.figures."):
+def _discover(room: str = "armillary.figures") -> None:
+    """Import the modules of a room; diagrams have their own, since the laws beside them need heavy libraries."""
+    package = importlib.import_module(room)
+    for module in pkgutil.iter_modules(package.__path__, f"{room}."):
         importlib.import_module(module.name)
