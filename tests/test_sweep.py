@@ -47,6 +47,7 @@ def test_what_a_sweep_reads_is_what_the_kept_states_of_a_flow_say(dim, beta):
         keep=TIMES.tolist(),
         engine="general",
     )
+    assert found.moved == ("overlaps" if dim >= 9 else "tokens")
     share, groups, mean, smallest = _numbers(run.states.numpy(), 0.999, 0.1)
     np.testing.assert_array_equal(found.share_above, share)
     np.testing.assert_array_equal(found.groups, groups)
@@ -160,3 +161,22 @@ def test_starts_are_left_as_they_were_however_they_lie_in_memory(order):
     np.testing.assert_array_equal(given, starts)
     again = compiled_flow(given, law=_law(2.0), times=TIMES[1:], rtol=tolerance, atol=tolerance, angle=0.0, most=1000)
     np.testing.assert_array_equal(run.states, again.states)
+
+
+@pytest.mark.parametrize(
+    ("rule", "beta", "factor"), [(SOFTMAX, 3.0, 1.0), (UNNORMALIZED, -2.0, 1.0), (UNIFORM, 0.0, 0.5)]
+)
+def test_overlaps_that_move_by_themselves_are_those_of_moving_tokens(rule, beta, factor):
+    starts = uniform_starts(tokens=7, dim=20, seeds=range(3))
+    law = Law(rule, beta, factor, shifted=False)
+    options = {"times": TIMES[:5], "rtol": 1e-9, "atol": 1e-10, "above": 0.9, "within": 0.3, "stop": False}
+    overlaps, tokens = sweep(starts, law=law, **options), sweep(starts, law=law, angle=1e-12, **options)
+    assert (overlaps.moved, tokens.moved) == ("overlaps", "tokens")
+    np.testing.assert_allclose(overlaps.mean_overlap, tokens.mean_overlap, atol=1e-8)
+    np.testing.assert_allclose(overlaps.smallest_overlap, tokens.smallest_overlap, atol=1e-8)
+    np.testing.assert_array_equal(overlaps.groups, tokens.groups)
+
+
+def test_no_groups_are_counted_where_no_angle_is_given():
+    found = _swept(uniform_starts(tokens=6, dim=3, seeds=[0]), 4.0, within=None)
+    assert np.isnan(found.groups).all() and np.isfinite(found.share_above).all()

@@ -24,7 +24,17 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["SOFTMAX", "UNIFORM", "UNNORMALIZED", "all_within", "compiled", "nearest_pair", "room", "velocity"]
+__all__ = [
+    "SOFTMAX",
+    "UNIFORM",
+    "UNNORMALIZED",
+    "all_within",
+    "compiled",
+    "exponential",
+    "nearest_pair",
+    "room",
+    "velocity",
+]
 
 SOFTMAX, UNNORMALIZED, UNIFORM = 0, 1, 2
 
@@ -76,7 +86,7 @@ def _double(typing: Any, bits: Any) -> Any:
 
 
 @compiled(fastmath=_EXACT)
-def _exponential(argument):  # type: ignore[no-untyped-def]
+def exponential(argument):  # type: ignore[no-untyped-def]
     """e^x for x up to 0."""
     a = max(argument, _LOWEST)
     rounded = a * _LOG2E + _MAGIC
@@ -108,7 +118,7 @@ def _kernel(squares, found, count, rule, beta, least):  # type: ignore[no-untype
         return
     half = -0.5 * beta
     for j in range(count):
-        found[j] = _exponential(half * squares[j] + least)
+        found[j] = exponential(half * squares[j] + least)
 
 
 @compiled(fastmath=_EXACT)

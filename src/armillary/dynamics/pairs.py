@@ -33,17 +33,24 @@ __all__ = [
     "UNNORMALIZED",
     "Compiled",
     "Law",
+    "STAGES",
     "compiled_flow",
+    "error_over",
+    "first_step",
+    "longer",
     "numbers_of",
     "one_system",
     "pair_velocity",
+    "placed",
+    "shorter",
+    "stage_shares",
 ]
 
 REACHED, TOO_SMALL, TOO_MANY, GATHERED = 0, 1, 2, 3
 
-_A = np.zeros((7, 7))
+STAGES = np.zeros((7, 7))
 for _k, _row in enumerate(TSITOURAS.stages):
-    _A[_k + 1, : len(_row)] = _row
+    STAGES[_k + 1, : len(_row)] = _row
 _B, _C = np.asarray(TSITOURAS.weights), np.asarray(TSITOURAS.nodes)
 _E, _R = np.asarray(TSITOURAS.errors), np.asarray(TSITOURAS.interpolant)
 
@@ -90,7 +97,7 @@ class Compiled:
 
 
 @compiled(fastmath=True)
-def _placed(x, stages, shares, count, length, n, found):  # type: ignore[no-untyped-def]
+def placed(x, stages, shares, count, length, n, found):  # type: ignore[no-untyped-def]
     """The state moved by length times the first stages, each times its share."""
     for k in range(x.shape[0]):
         into, there = found[k], x[k]
@@ -120,7 +127,7 @@ def _unit(x, n, sizes):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=True)
-def _wrong(stages, length, allowed, n, sizes):  # type: ignore[no-untyped-def]
+def error_over(stages, length, allowed, n, sizes):  # type: ignore[no-untyped-def]
     """Root mean square over the coordinates of the embedded error over what is allowed."""
     dim, total = stages.shape[1], 0.0
     for k in range(dim):
@@ -172,7 +179,7 @@ def _merge(x, w, n, stands, holder, angle, time, log, logged, squares):  # type:
 
 
 @compiled(fastmath=False)
-def _first_step(stage, n, rtol, atol):  # type: ignore[no-untyped-def]
+def first_step(stage, n, rtol, atol):  # type: ignore[no-untyped-def]
     """A small part of the time in which a token would move by its own length."""
     fastest = 0.0
     for i in range(n):
@@ -181,6 +188,21 @@ def _first_step(stage, n, rtol, atol):  # type: ignore[no-untyped-def]
             size += stage[k, i] ** 2
         fastest = max(fastest, size)
     return min(0.1 / max(math.sqrt(fastest), 1e-300), 0.5) * min(1.0, max(1e-3, 4 * (rtol + atol) ** 0.2))
+
+
+@compiled(fastmath=False)
+def shorter(length, wrong):  # type: ignore[no-untyped-def]
+    """The step to try after one whose error over what is allowed was `wrong`."""
+    shrink = _SAFETY * wrong ** (-1.0 / _ORDER) if math.isfinite(wrong) else _SHRINK
+    return length * max(_SHRINK, min(_SAFETY, shrink))
+
+
+@compiled(fastmath=False)
+def longer(length, wrong, before):  # type: ignore[no-untyped-def]
+    """The step after an accepted one, by its error and that of the one before; the error that the next one looks at."""
+    floor = max(wrong, 1e-10)
+    grow = _SAFETY * floor ** (-_PROPORTIONAL / _ORDER) * before ** (_INTEGRAL / _ORDER)
+    return length * min(_GROW, max(_SHRINK, grow)), floor
 
 
 @compiled(fastmath=False)
@@ -204,7 +226,7 @@ def one_system(x, w, law, times, rtol, atol, angle, gathered, most, kept, log, r
                 kept[place, k, i] = x[k, i]
         place += 1
     velocity(x, w, n, law, stages[0], z, twice, back, pair)
-    step, when = _first_step(stages[0], n, rtol, atol), 0.0
+    step, when = first_step(stages[0], n, rtol, atol), 0.0
     least = 1e-14 * step
     if gathered > 0.0 and all_within(x, n, gathered, sizes):
         stop, ended = 0.0, GATHERED
@@ -213,15 +235,14 @@ def one_system(x, w, law, times, rtol, atol, angle, gathered, most, kept, log, r
         last = step >= left * (1 - 1e-12)
         length = left if last else step
         for s in range(1, 7):
-            _placed(x, stages, _A[s], s, length, n, trial)
+            placed(x, stages, STAGES[s], s, length, n, trial)
             _unit(trial, n, sizes)
             velocity(trial, w, n, law, stages[s], z, twice, back, pair)
         evaluations += 6
-        wrong = _wrong(stages, length, atol + rtol, n, sizes)
+        wrong = error_over(stages, length, atol + rtol, n, sizes)
         if not wrong <= 1.0:
             rejected += 1
-            shrink = _SAFETY * wrong ** (-1.0 / _ORDER) if math.isfinite(wrong) else _SHRINK
-            step = length * max(_SHRINK, min(_SAFETY, shrink))
+            step = shorter(length, wrong)
         else:
             while place < len(times) and times[place] <= time + length:
                 share = (times[place] - time) / length
@@ -244,10 +265,7 @@ def one_system(x, w, law, times, rtol, atol, angle, gathered, most, kept, log, r
                 if n < some:
                     velocity(x, w, n, law, stages[0], z, twice, back, pair)
                     evaluations += 1
-            floor = max(wrong, 1e-10)
-            grow = _SAFETY * floor ** (-_PROPORTIONAL / _ORDER) * before ** (_INTEGRAL / _ORDER)
-            step = length * min(_GROW, max(_SHRINK, grow))
-            before = floor
+            step, before = longer(length, wrong, before)
         if time < stop and not step > max(16 * 2.220446049250313e-16 * abs(time), least):
             ended = TOO_SMALL
             break
@@ -266,8 +284,8 @@ def _first_within(x, stages, length, n, limit, shares, found, sizes):  # type: i
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        _shares(middle, shares)
-        _placed(x, stages, shares, 7, length, n, found)
+        stage_shares(middle, shares)
+        placed(x, stages, shares, 7, length, n, found)
         _unit(found, n, sizes)
         if all_within(found, n, limit, sizes):
             high = middle
@@ -277,7 +295,7 @@ def _first_within(x, stages, length, n, limit, shares, found, sizes):  # type: i
 
 
 @compiled(fastmath=True)
-def _shares(share, found):  # type: ignore[no-untyped-def]
+def stage_shares(share, found):  # type: ignore[no-untyped-def]
     """What each stage adds to the state at a share of a step, in units of the step."""
     for q in range(7):
         found[q] = share * (_R[q, 0] + share * (_R[q, 1] + share * (_R[q, 2] + share * _R[q, 3])))
@@ -287,17 +305,19 @@ def _shares(share, found):  # type: ignore[no-untyped-def]
 def _keep(x, end, stages, length, share, n, holder, shares, between, sizes, kept):  # type: ignore[no-untyped-def]
     """The state at a share of the step, every original token at the column that stands for it."""
     dim, tokens = kept.shape
+    into = kept if n == tokens else between
     if share >= 1 - 1e-14:
         for k in range(dim):
             for i in range(n):
-                between[k, i] = end[k, i]
+                into[k, i] = end[k, i]
     else:
-        _shares(share, shares)
-        _placed(x, stages, shares, 7, length, n, between)
-        _unit(between, n, sizes)
-    for k in range(dim):
-        for i in range(tokens):
-            kept[k, i] = between[k, holder[i]]
+        stage_shares(share, shares)
+        placed(x, stages, shares, 7, length, n, into)
+        _unit(into, n, sizes)
+    if n < tokens:
+        for k in range(dim):
+            for i in range(tokens):
+                kept[k, i] = between[k, holder[i]]
 
 
 def pair_velocity(rows: np.ndarray, *, law: Law, weights: np.ndarray | None = None) -> np.ndarray:

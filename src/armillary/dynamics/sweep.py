@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from armillary.dynamics.overlap_steps import gram_system
 from armillary.dynamics.pair_sums import compiled, room
 from armillary.dynamics.pairs import GATHERED, TOO_MANY, TOO_SMALL, Law, numbers_of, one_system
 from armillary.errors import ArgumentError
@@ -18,6 +19,7 @@ from armillary.errors import ArgumentError
 __all__ = ["Sweep", "in_their_span", "observed", "sweep", "uniform_starts"]
 
 SHARE, GROUPS, MEAN, SMALLEST = 0, 1, 2, 3
+TOKENS, OVERLAPS = 0, 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +28,7 @@ class Sweep:
 
     Attributes:
         share_above: Share of the pairs of a system whose overlap is above the threshold, `systems times`.
-        groups: Connected components of tokens within the angle, `systems times`.
+        groups: Connected components of tokens within the angle, `systems times`; NaN where none are counted.
         mean_overlap: Mean overlap over distinct pairs, `systems times`.
         smallest_overlap: Of all pairs, `systems times`.
         gathered_at: When all pairs of a system were above the threshold, `systems`; NaN where they were not by the end.
@@ -34,6 +36,7 @@ class Sweep:
         unfinished: Which systems stopped before the last time without having gathered: too many steps, or a step that
             fell below rounding. Their numbers after `stood_at` are NaN.
         stood_at: Where each system stopped.
+        moved: "tokens", or "overlaps" where there are no more tokens than dimensions and nothing is merged.
     """
 
     share_above: np.ndarray
@@ -46,10 +49,11 @@ class Sweep:
     evaluations: np.ndarray
     unfinished: np.ndarray
     stood_at: np.ndarray
+    moved: str
 
 
 def sweep(
-    starts: np.ndarray, *, law: Law, times: np.ndarray, rtol: float, atol: float, above: float, within: float,
+    starts: np.ndarray, *, law: Law, times: np.ndarray, rtol: float, atol: float, above: float, within: float | None,
     angle: float = 0.0, most: int = 1_000_000, stop: bool = True,
 ) -> Sweep:  # fmt: skip
     """Follow independent systems, one compiled call for all of them.
@@ -62,7 +66,7 @@ def sweep(
         rtol: Relative tolerance of the steps.
         atol: Absolute tolerance of the steps.
         above: Overlap above which a pair has met, in (0, 1).
-        within: Angle in radians up to which two tokens share a group.
+        within: Angle in radians up to which two tokens share a group; None counts no groups.
         angle: Below which tokens are merged; 0 for never.
         most: Steps after which a system is left where it is.
         stop: Whether a system ends once all its pairs have met. Distances inside a cap only shrink under attention that
@@ -90,36 +94,38 @@ def sweep(
     ends, stood = np.zeros(systems, dtype=np.int64), np.zeros(systems)
     at = np.ascontiguousarray(times, dtype=float)
     tokens, dim = starts.shape[1:]
-    _many(
-        np.ascontiguousarray(starts, dtype=float), numbers_of(law), at, float(rtol), float(atol), float(angle),
-        float(above), float(within), 2.0 * (1.0 - above) if stop else 0.0, int(most), found, counts, ends, stood,
-        room(tokens, dim),
-    )  # fmt: skip
+    first = np.ascontiguousarray(starts, dtype=float)
+    by_overlaps = tokens <= dim and angle == 0.0
+    close = 2.0 if within is None else math.cos(within)
+    if by_overlaps:
+        _many_by_overlaps(
+            first, numbers_of(law), at, float(rtol), float(atol), float(above), close,
+            float(above) if stop else 2.0, int(most), found, counts, ends, stood,
+        )  # fmt: skip
+    else:
+        _many(
+            first, numbers_of(law), at, float(rtol), float(atol), float(angle), float(above), close,
+            2.0 * (1.0 - above) if stop else 0.0, int(most), found, counts, ends, stood, room(tokens, dim),
+        )  # fmt: skip
     gathered = np.where(ends == GATHERED, stood, np.nan)
     if not stop:
         gathered = np.full(systems, np.nan)
     left = (ends == TOO_MANY) | (ends == TOO_SMALL)
     return Sweep(
-        found[SHARE],
-        found[GROUPS],
-        found[MEAN],
-        found[SMALLEST],
-        gathered,
-        counts[0],
-        counts[1],
-        counts[2],
-        left,
-        stood,
-    )
+        found[SHARE], found[GROUPS], found[MEAN], found[SMALLEST], gathered, counts[0], counts[1], counts[2], left,
+        stood, "overlaps" if by_overlaps else "tokens",
+    )  # fmt: skip
 
 
-def _require(starts: np.ndarray, law: Law, times: np.ndarray, above: float, within: float, *, stop: bool) -> None:
+def _require(
+    starts: np.ndarray, law: Law, times: np.ndarray, above: float, within: float | None, *, stop: bool
+) -> None:
     if starts.ndim != 3 or starts.shape[1] < 2:
         raise ArgumentError(
             f"Argument `starts` must be [systems, tokens, dim] with two tokens or more, but has shape "
             f"{list(starts.shape)}. Add the axis of systems: starts[None]."
         )
-    if not 0 < above < 1 or not 0 < within < math.pi:
+    if not 0 < above < 1 or (within is not None and not 0 < within < math.pi):
         raise ArgumentError(
             f"Arguments `above` and `within` must lie in (0, 1) and (0, pi), but they are {above} and {within}. An "
             "overlap above 0.999, and an angle of 0.1, for instance."
@@ -134,13 +140,12 @@ def _require(starts: np.ndarray, law: Law, times: np.ndarray, above: float, with
 
 
 @compiled(fastmath=False)
-def _many(starts, law, times, rtol, atol, angle, above, within, gathered, most, found, counts, ends, stood, room):  # type: ignore[no-untyped-def]
+def _many(starts, law, times, rtol, atol, angle, above, close, gathered, most, found, counts, ends, stood, room):  # type: ignore[no-untyped-def]
     """Every system, one after the other, with the same room to work in."""
     systems, tokens, dim = starts.shape
     x, w, log = np.empty((dim, tokens)), np.empty(tokens), np.empty((tokens, 6))
     kept = np.empty((len(times), dim, tokens))
     line, parent = np.empty(tokens), np.empty(tokens, dtype=np.int64)
-    close = math.cos(within)
     for s in range(systems):
         for i in range(tokens):
             w[i] = 1.0
@@ -151,11 +156,41 @@ def _many(starts, law, times, rtol, atol, angle, above, within, gathered, most, 
         )
         for t in range(len(times)):
             if times[t] <= stood[s]:
-                _observe(kept[t], above, close, line, parent, found[:, s, t])
+                _observe(kept[t], above, close, line, parent, found[:, s, t], TOKENS)
             elif ends[s] == GATHERED:
-                found[SHARE, s, t] = 1.0
-                if close <= above:
-                    found[GROUPS, s, t] = 1.0
+                _all_met(above, close, found[:, s, t])
+
+
+@compiled(fastmath=False)
+def _many_by_overlaps(starts, law, times, rtol, atol, above, close, gathered, most, found, counts, ends, stood):  # type: ignore[no-untyped-def]
+    """Every system as its overlaps, one after the other."""
+    systems, tokens, dim = starts.shape
+    c, kept = np.empty((tokens, tokens)), np.empty((len(times), tokens, tokens))
+    line, parent = np.empty(tokens), np.empty(tokens, dtype=np.int64)
+    for s in range(systems):
+        for i in range(tokens):
+            c[i, i] = 1.0
+            for j in range(i):
+                overlap = 0.0
+                for k in range(dim):
+                    overlap += starts[s, i, k] * starts[s, j, k]
+                c[i, j], c[j, i] = overlap, overlap
+        counts[0, s], counts[1, s], counts[2, s], ends[s], stood[s] = gram_system(
+            c, law, times, rtol, atol, gathered, most, kept
+        )
+        for t in range(len(times)):
+            if times[t] <= stood[s]:
+                _observe(kept[t], above, close, line, parent, found[:, s, t], OVERLAPS)
+            elif ends[s] == GATHERED:
+                _all_met(above, close, found[:, s, t])
+
+
+@compiled(fastmath=False)
+def _all_met(above, close, found):  # type: ignore[no-untyped-def]
+    """What is known of a system whose pairs have all met."""
+    found[SHARE] = 1.0
+    if close <= above:
+        found[GROUPS] = 1.0
 
 
 @compiled(fastmath=True)
@@ -178,14 +213,20 @@ def _overlaps_with(x, i, found):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=True)
-def _counted(x, above, close, line, parent):  # type: ignore[no-untyped-def]
-    """Pairs above, groups, sum of overlaps and smallest overlap of one configuration `dim tokens`."""
+def _counted(x, above, close, line, parent, given):  # type: ignore[no-untyped-def]
+    """Pairs above, groups, sum of overlaps and smallest overlap of tokens `dim tokens`, or of their overlaps."""
     tokens = x.shape[1]
-    for i in range(tokens):
-        parent[i] = i
+    if close <= 1.0:
+        for i in range(tokens):
+            parent[i] = i
     many, total, smallest, groups = 0.0, 0.0, 1.0, tokens
     for i in range(tokens - 1):
-        count = _overlaps_with(x, i, line)
+        if given == TOKENS:
+            count = _overlaps_with(x, i, line)
+        else:
+            count = tokens - i - 1
+            for j in range(count):
+                line[j] = x[i, i + 1 + j]
         largest = -1.0
         for j in range(count):
             many += 1.0 if line[j] > above else 0.0
@@ -200,12 +241,12 @@ def _counted(x, above, close, line, parent):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=False)
-def _observe(x, above, close, line, parent, found):  # type: ignore[no-untyped-def]
+def _observe(x, above, close, line, parent, found, given):  # type: ignore[no-untyped-def]
     """Share of pairs above, groups, mean and smallest overlap; divided by rules that keep n/n at 1."""
     tokens = x.shape[1]
     pairs = tokens * (tokens - 1) / 2
-    many, groups, total, smallest = _counted(x, above, close, line, parent)
-    found[0], found[1], found[2], found[3] = many / pairs, groups, total / pairs, smallest
+    many, groups, total, smallest = _counted(x, above, close, line, parent, given)
+    found[0], found[1], found[2], found[3] = many / pairs, groups if close <= 1.0 else np.nan, total / pairs, smallest
 
 
 @compiled(fastmath=False)
@@ -239,7 +280,7 @@ def observed(states: np.ndarray, *, above: float, within: float) -> np.ndarray:
     line, parent = np.empty(tokens), np.empty(tokens, dtype=np.int64)
     found = np.empty((len(flat), 4))
     for state, into in zip(flat, found, strict=True):
-        _observe(state, float(above), math.cos(within), line, parent, into)
+        _observe(state, float(above), math.cos(within), line, parent, into, TOKENS)
     return found.T.reshape(4, *batch)
 
 
