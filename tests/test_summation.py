@@ -149,6 +149,23 @@ def test_partition_sums_and_energy_are_those_of_all_pairs(name: str) -> None:
     torch.testing.assert_close(evaluator.log_energy(rows, weights), whole, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("rule", [am.Softmax(3.0), am.Softmax(-2.0)], ids=str)
+@pytest.mark.parametrize("make", [am.on_sphere, am.sqrt_depth])
+def test_energy_and_rate_of_many_tokens_are_those_of_all_pairs_at_once(
+    make, rule: am.Softmax, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from armillary.dynamics import energy
+
+    rows = torch.stack([am.sphere.uniform(tokens=80, dim=3, seed=seed) for seed in range(2)])
+    weights = torch.linspace(0.5, 2.0, 160, dtype=torch.float64).reshape(2, 80)
+    phi = am.energy_of(make(am.AttentionDrift(rule)))
+    dense = [phi.value(rows, weights), phi.log_value(rows), phi.rate(rows, weights, time=1.0), phi.rate(rows)]
+    monkeypatch.setattr(energy, "LARGEST_DENSE", 10)
+    found = [phi.value(rows, weights), phi.log_value(rows), phi.rate(rows, weights, time=1.0), phi.rate(rows)]
+    for one, other in zip(found, dense, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("name", ["pairs", "sdpa", "rows", "circle", "sphere"])
 def test_single_precision_is_off_by_its_rounding(name: str) -> None:
     dim = 2 if name == "circle" else 3

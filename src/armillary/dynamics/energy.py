@@ -27,9 +27,17 @@ from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.drifts import Drift, Layered
 from armillary.dynamics.normalization import VelocityField
 from armillary.dynamics.pushes import Frequencies, Injection, MLPDrift, Noise, Perceptron
+from armillary.dynamics.summation import chosen_evaluator
+from armillary.dynamics.sums.task import Evaluator, PairSum
 from armillary.errors import MissingIngredientError
 
 __all__ = ["INGREDIENTS", "Energy", "Ingredients", "energy_of", "mergeable"]
+
+LARGEST_DENSE = 2048
+"""Tokens up to which all pairs are held at once."""
+
+ENERGY_ERROR = 1e-10
+"""What sums over more pairs must reach."""
 
 INGREDIENTS = (
     "unit vectors",
@@ -81,6 +89,8 @@ class Energy:
             `*batch`. With uniform weights it is half the sum of all overlaps, the part of Phi that is left at beta = 0.
             Potentials of other drifts are part of it.
         """
+        if self._sums(configuration) is not None:
+            return self.log_value(configuration, multiplicity).exp() * math.copysign(1.0, self._beta)
         pairs, scores = self._pairs(configuration, multiplicity), self._scores(configuration)
         if isinstance(self._term.rule, Uniform):
             found = (pairs * scores).sum((-1, -2)) / 2
@@ -100,6 +110,8 @@ class Energy:
         """
         if isinstance(self._term.rule, Uniform) or self._potentials:
             return self.value(configuration, multiplicity).log()
+        if (sums := self._sums(configuration)) is not None:
+            return sums.log_energy(_unit(configuration), multiplicity)
         pairs = self._pairs(configuration, multiplicity)
         logits = self._beta * self._scores(configuration) + pairs.log()
         return torch.logsumexp(logits.flatten(-2), dim=-1) - math.log(2 * abs(self._beta))
@@ -118,6 +130,11 @@ class Energy:
         field, term = self.field.during(time), self._term
         radius = configuration.norm(dim=-1)
         direction = configuration / radius[..., None]
+        if field.scheme in ("post", "pre", "sqrt depth") and (sums := self._sums(configuration)) is not None:
+            pull, carried = sums.pull(direction, multiplicity), sums.log_partition(direction, multiplicity).exp()
+            carried = carried if multiplicity is None else carried * multiplicity
+            mobility = self._mobility(field, time, configuration, radius, None)
+            return self._factor * (mobility * carried * pull.square().sum(-1)).sum(-1)
         pairs, scores = self._pairs(configuration, multiplicity), self._scores(configuration)
         kernel = pairs if isinstance(term.rule, Uniform) else pairs * torch.exp(self._beta * scores)
         gradient = kernel @ (direction @ self._metric(direction).mT)
@@ -155,6 +172,19 @@ class Energy:
         """Gamma times the drift's own factor."""
         factor = next(factor for factor, term in self.field.drift.terms if isinstance(term, AttentionDrift))
         return factor * _value_factor(self._term)
+
+    def _sums(self, configuration: Tensor) -> Evaluator | None:
+        """How softmax sums are evaluated where all pairs at once would be too many; None where they are not."""
+        term, (tokens, dim) = self._term, configuration.shape[-2:]
+        plain = isinstance(term.rule, Softmax) and term.heads is None and not self._potentials
+        if tokens <= LARGEST_DENSE or not plain:
+            return None
+        task = PairSum(
+            tokens=tokens, dim=dim, rule=term.rule, mask=term.mask, dtype=configuration.dtype,
+            device=configuration.device.type, gradient=configuration.requires_grad,
+            systems=configuration.shape[:-2].numel(),
+        )  # fmt: skip
+        return chosen_evaluator(task, accuracy=ENERGY_ERROR).evaluator
 
     def _metric(self, like: Tensor) -> Tensor:
         heads = self._term.heads
