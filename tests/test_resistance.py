@@ -225,6 +225,17 @@ def test_rungs_that_do_not_apply_are_listed_with_the_reason_and_the_rest_remain(
     assert {"trained", "ablated-mlp", "idealized-beta1-full-unit"} <= {rung.name for rung in study.climbed}
 
 
+def test_rungs_with_mlps_are_listed_as_left_out_where_the_mlp_is_no_module_of_its_own() -> None:
+    ids = tiny.tiny_ids(documents=4, tokens=8)
+    study = Resistance(
+        tiny.tiny_decoder("opt"), am.Documents.from_token_ids(ids[:2]), am.Documents.from_token_ids(ids[2:], ["c", "d"])
+    )  # fmt: skip
+    assert "the MLP of block 1 lies in no module" in study.left_out["trained-mlp-only"]
+    climbed = {rung.name for rung in study.climbed}
+    assert "trained-qkvo" in climbed
+    assert not any("mlp" in name for name in climbed if not name.startswith("ablated"))
+
+
 def test_the_trace_of_a_projection_is_one_of_minus_one_and_zero_for_a_rotation() -> None:
     frame = torch.linalg.qr(torch.randn(12, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64))[0]
     for sign in (1.0, -1.0):

@@ -76,7 +76,7 @@ def phase(
         return
     name = chosen.name if study is None else study.stem
     record_path = Record.require_new(Path(f"records/phase-{name}") if out is None else out)
-    with terminal.interruptible(record_path):
+    with terminal.interruptible(record_path, parts="cells"):
         with terminal.progress("measuring", quiet=quiet, counted=False) as told:
             record = diagram.run(record_path, backend=place, progress=told, notice=None if quiet else terminal.notice)
         if as_json:  # before anything is drawn: numbers do not wait for pictures

@@ -19,8 +19,14 @@ __all__ = ["drawn", "report"]
 
 MOST = 2
 
-KIND_WORDS = {"phase": "diagram"}
-"""What a record of a kind is called, where it is not called like the kind."""
+SIDE_BY_SIDE = ("laboratory", "captured states")
+"""Kinds of records that have a page of two."""
+
+KIND_WORDS = {
+    "simulation": "a simulation", "phase": "a diagram", "training": "a training", "diagnosis": "a diagnosis",
+    "audit": "an audit", "resistance": "a ladder",
+}  # fmt: skip
+"""What a record of another kind is called."""
 
 
 def report(
@@ -101,13 +107,13 @@ def _name(path: Path) -> str:
 
 
 def _require_depth(opened: list[Record]) -> None:
-    """Refuse two records of which one has no conditions, as a simulation or a training: there is no page of two."""
+    """Refuse two records of which one has another page than that of documents through depth: there is none of two."""
     for record in opened:
-        kind = str(record.study.get("kind"))
-        if "condition" not in record.dataset.coords:
+        kind = str(record.study.get("kind", SIDE_BY_SIDE[0]))
+        if kind not in SIDE_BY_SIDE:
             raise ArgumentError(
-                f"Argument `RECORD` must be two records of decoders to be shown side by side, but {record.path} is a "
-                f"{KIND_WORDS.get(kind, kind)}. Draw it alone: `armillary report {record.path}`."
+                "Argument `RECORD` must be two records of decoders, or of captured states, to be shown side by side, "
+                f"but {record.path} is {KIND_WORDS.get(kind, kind)}. Draw it alone: `armillary report {record.path}`."
             )
 
 

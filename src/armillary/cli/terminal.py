@@ -18,8 +18,13 @@ DONE_WITH_SKIPS = 5
 
 
 @contextmanager
-def interruptible(record: Path | None = None) -> Iterator[None]:
-    """An interrupt ends in one sentence that says what it left behind: a whole record, what is finished, or nothing."""
+def interruptible(record: Path | None = None, *, parts: str = "documents") -> Iterator[None]:
+    """An interrupt ends in one sentence that says what it left behind: a whole record, what is finished, or nothing.
+
+    Args:
+        record: The folder of the record to come; None where none is written.
+        parts: What an unfinished record can be read in; empty where it cannot be read before its end.
+    """
     before = record is not None and record.exists()
     try:
         yield
@@ -29,10 +34,8 @@ def interruptible(record: Path | None = None) -> Iterator[None]:
         elif record.exists():
             words = f"Interrupted; the record in {record} is whole. Draw it with `armillary report {record}`."
         elif (finished := record.with_name(f"{record.name}.partial")).exists():
-            words = (
-                f"Interrupted; what is finished is kept in {finished}. Run the same command again to go on, or "
-                f"`armillary report {finished}` to see the documents that are finished."
-            )
+            see = f", or `armillary report {finished}` to see the {parts} that are finished" if parts else ""
+            words = f"Interrupted; what is finished is kept in {finished}. Run the same command again to go on{see}."
         else:
             words = "Interrupted; nothing was written."
         raise Interrupted(words) from None

@@ -75,7 +75,7 @@ def train(
     if dry_run:
         typer.echo(_plan(study))
         return
-    with terminal.interruptible(out):
+    with terminal.interruptible(out, parts=""):  # runs are compared, so that some alone say nothing
         with terminal.progress("training", quiet=quiet) as told:
             record = study.run(out, told=told)
         if as_json:

@@ -21,6 +21,7 @@ __all__ = [
     "attention_matrices",
     "plain_weights",
     "without_plain_form",
+    "without_plain_mlp",
 ]
 
 GROWING_ROTATIONS = ("dynamic", "longrope")
@@ -131,6 +132,20 @@ def without_plain_form(decoder: Decoder) -> tuple[str, ...]:
         (_projections(attention) is None, "its projections lie in no modules that are known"),
     )
     return tuple(words for holds, words in found if holds)
+
+
+def without_plain_mlp(decoder: Decoder) -> str:
+    """Why this decoder's MLPs are not functions of a row of the stream; empty where they are.
+
+    Args:
+        decoder: The decoder.
+    """
+    if any("expert" in path for path in decoder.family.mlp_output):
+        return "its MLP is a mixture of experts, not one function of a row"
+    for layer in range(1, decoder.facts.layers + 1):
+        if not _is_function_of_rows(decoder, decoder.mlp(layer)):
+            return f"the MLP of block {layer} lies in no module that maps rows of the stream to rows of the stream"
+    return ""
 
 
 def plain_weights(decoder: Decoder) -> PlainWeights:

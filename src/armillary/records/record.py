@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 
@@ -160,7 +160,7 @@ class Record:
         blocks = int(self.dataset.attrs.get("layers", facts.get("layers", -1)))
         columns, values = combinations(self.dataset, blocks=blocks)
         if columns.empty:
-            raise storage.not_a_record(self.path, "holds no measurement with a condition and a document")
+            self._refuse_without_documents()
         return columns, values
 
     # estimates ---------------------------------------------------------------------------------------------------
@@ -285,6 +285,8 @@ class Record:
         Raises:
             ArgumentError: No condition has that beginning, or several have.
         """
+        if not self._has_documents:
+            self._refuse_without_documents()
         known = [str(c) for c in self.dataset["condition"].values]
         if name in known:
             return name
@@ -392,10 +394,12 @@ class Record:
 
     def methods(self) -> str:
         """The methods paragraph: what was measured, on what and how, from what the record holds."""
+        if not self._has_documents:
+            self._refuse_without_documents()
         return methods_paragraph({**self.study, **self._choices}, self.provenance, self.dataset)
 
     def __repr__(self) -> str:
-        """Path, decoder, documents and conditions in one line; of a diagram its preset and its cells."""
+        """Path, decoder, documents and conditions in one line; of other kinds what they are and their size."""
         return f"<Record {self.path}: {self._in_words()}>"
 
     def _repr_html_(self) -> str:
@@ -403,6 +407,8 @@ class Record:
         words = f"<p><b>{html.escape(str(self.path))}</b>: {html.escape(self._in_words())}</p>"
         if self.study.get("kind") == KIND:
             return f"{words}<p>{html.escape(str(self.study['question']))}</p>"
+        if not any({"condition", "document"} <= set(one.dims) for one in self.dataset.data_vars.values()):
+            return words
         if self.dataset.sizes["document"] < 2:
             return f"{words}<p>One document gives no interval.</p>"
         return words + self.headlines().html()
@@ -410,9 +416,25 @@ class Record:
     def _in_words(self) -> str:
         if self.study.get("kind") == KIND:
             return cell_words(self.study)
+        if not self._has_documents:
+            sizes = ", ".join(f"{count} {axis.replace('_', ' ')}" for axis, count in self.dataset.sizes.items())
+            return f"{self.study.get('kind', 'unnamed')}, {len(self.dataset.data_vars)} measurements over {sizes}"
         model = (self.provenance.get("decoder") or {}).get("name", "unnamed decoder")
         conditions = ", ".join(str(name) for name in self.dataset["condition"].values)
         return f"{model}, {self.dataset.sizes['document']} documents, {conditions}"
+
+    @property
+    def _has_documents(self) -> bool:
+        """Whether it is about documents under conditions."""
+        return "condition" in self.dataset.coords and "document" in self.dataset.sizes
+
+    def _refuse_without_documents(self) -> NoReturn:
+        kind = self.study.get("kind", "record")
+        raise ArgumentError(
+            f"Argument `path` must be a record whose measurements have a condition and a document, but the {kind} in "
+            f"{self.path} holds none. Read its arrays: `.to_xarray()`, or `.to_npz(file)` and `armillary export "
+            f"{self.path} --format npz`."
+        )
 
     # other formats -----------------------------------------------------------------------------------------------
 
@@ -432,8 +454,8 @@ class Record:
             return frame
         if per == "estimate":
             return self._framed(self.columns, self.intervals)
-        titles = [str(title) for title in self.dataset["document"].values]
         frame = self.columns
+        titles = [str(title) for title in self.dataset["document"].values]
         frame = frame.loc[frame.index.repeat(len(titles))].reset_index(drop=True)
         frame["document"] = titles * len(self.columns)
         frame["value"] = self.values.T.ravel()

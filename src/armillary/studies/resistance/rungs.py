@@ -24,7 +24,7 @@ from armillary.models.anatomy import Decoder
 from armillary.models.capture import Sink, Tap, capture, stream
 from armillary.models.conditions import Ablated, Condition
 from armillary.models.decoder import load_decoder
-from armillary.models.matrices import without_plain_form
+from armillary.models.matrices import without_plain_form, without_plain_mlp
 from armillary.studies.resistance.climbing import EqualStep, MeasuredStep, climb
 from armillary.studies.resistance.sources import TRAINED, Sources
 from armillary.studies.resistance.sublayers import Sublayers, attention_drift, mlp_drift
@@ -233,8 +233,8 @@ class Matrices:
     def lacks(self, decoder: Decoder) -> str:
         """Why the decoder's matrices have not the ladder's form."""
         reasons = list(without_plain_form(decoder))
-        if self.mlp != NONE and any("expert" in path for path in decoder.family.mlp_output):
-            reasons.append("its MLP is a mixture of experts, not one function of a row")
+        if self.mlp != NONE and (why := without_plain_mlp(decoder)):
+            reasons.append(why)
         named = [one for one in (self.scores, self.values, self.mlp) if one.startswith("initial-released")]
         if named and decoder.facts.released_spread is None:
             reasons.append("the spread of the released configuration is not known")
