@@ -417,7 +417,7 @@ class Record:
         if self.study.get("kind") == KIND:
             return cell_words(self.study)
         if not self._has_documents:
-            sizes = ", ".join(f"{count} {axis.replace('_', ' ')}" for axis, count in self.dataset.sizes.items())
+            sizes = ", ".join(f"{count} {str(axis).replace('_', ' ')}" for axis, count in self.dataset.sizes.items())
             return f"{self.study.get('kind', 'unnamed')}, {len(self.dataset.data_vars)} measurements over {sizes}"
         model = (self.provenance.get("decoder") or {}).get("name", "unnamed decoder")
         conditions = ", ".join(str(name) for name in self.dataset["condition"].values)
