@@ -49,7 +49,7 @@ def changed(record: Record, folder: Path, **parts: object) -> Run:
 
 def test_every_figure_of_simulations_is_drawn_of_one_of_the_samples():
     drawn = {name for kind in KINDS for name in drawings(run_of(kind))}
-    assert tuple(sorted(drawn)) == figure_names("time") and len(drawn) >= 8
+    assert tuple(sorted(drawn)) == figure_names(Run) and len(drawn) >= 8
     assert not drawn & set(figure_names())
 
 

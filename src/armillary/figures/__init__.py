@@ -10,16 +10,14 @@ from armillary.figures.registry import (
     drawings,
     figure,
     figure_names,
-    figure_of_diagram,
-    figure_of_run,
+    figure_of,
     reading_of,
 )
 from armillary.figures.run import Run
 
 __all__ = [
     "figure",
-    "figure_of_run",
-    "figure_of_diagram",
+    "figure_of",
     "figure_names",
     "reading_of",
     "drawings",

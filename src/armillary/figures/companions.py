@@ -11,7 +11,7 @@ from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Style, Tiles,
 from armillary.figures.moving import shaded
 from armillary.figures.palette import SERIES
 from armillary.figures.reading import Numbers
-from armillary.figures.registry import figure_of_run
+from armillary.figures.registry import figure_of
 from armillary.figures.run import MOST_STARTS, OVERLAP, Run
 
 __all__ = ["angles_in_time", "final_groups", "group_staircase", "overlap_maps"]
@@ -21,7 +21,7 @@ MOST_GROUPS = 7
 COUNT, ORDER = "cluster_count after normalize", "clustering_order_parameter after normalize"
 
 
-@figure_of_run
+@figure_of(Run)
 def overlap_maps(run: Run) -> Drawing | None:
     """The overlaps of one start at four times, tokens in the order of the groups that they end in."""
     states = _states(run)
@@ -53,7 +53,7 @@ def overlap_maps(run: Run) -> Drawing | None:
     )
 
 
-@figure_of_run
+@figure_of(Run)
 def group_staircase(run: Run) -> Drawing | None:
     """The number of groups and the sum of squared group shares against time, start by start and on average."""
     panels = []
@@ -84,7 +84,7 @@ def group_staircase(run: Run) -> Drawing | None:
     )
 
 
-@figure_of_run
+@figure_of(Run)
 def angles_in_time(run: Run) -> Drawing | None:
     """The space-time diagram on the circle: the angle of every token of one start against time."""
     states = _states(run)

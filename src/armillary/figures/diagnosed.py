@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from armillary.figures.described import told
 from armillary.figures.drawing import Axis, Drawing, Panel, Rule, View
-from armillary.figures.members import MembersReading
+from armillary.figures.members import DiagnosisReading
 from armillary.figures.palette import SERIES
-from armillary.figures.registry import figure_of_members
+from armillary.figures.registry import figure_of
 
 __all__ = ["initialization_through_depth"]
 
@@ -20,8 +20,8 @@ PANELS = (
 )
 
 
-@figure_of_members("diagnosis")
-def initialization_through_depth(reading: MembersReading) -> Drawing | None:
+@figure_of(DiagnosisReading)
+def initialization_through_depth(reading: DiagnosisReading) -> Drawing | None:
     """Every recipe: what was measured as a line with its interval, what was predicted as dots of the same color."""
     recipes = reading.options("recipe")
     panels = []

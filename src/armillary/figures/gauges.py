@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from armillary.estimates import intervals
+from armillary.figures.audited import AuditReading
 from armillary.figures.described import told
 from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Style, View
 from armillary.figures.palette import SERIES
 from armillary.figures.reading import Reading
-from armillary.figures.registry import figure, figure_of_audit
+from armillary.figures.registry import figure_of
 from armillary.records.gauge_summary import number_words
 from armillary.records.gauged import PLACE_WORDS, GaugedNumbers
 
@@ -34,8 +35,7 @@ SHOWN = (
 EVERY = "every gauge that moves it"
 
 
-@figure_of_audit
-@figure
+@figure_of(Reading, AuditReading)
 def before_and_after_gauges(reading: Reading) -> Drawing | None:
     """A number of each place against depth, before and after every gauge that moves it, or the one a reader chooses."""
     found = GaugedNumbers.of(reading.dataset)

@@ -8,7 +8,7 @@ from armillary.figures.described import told
 from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Style, Tiles, View
 from armillary.figures.ladder_reading import LadderReading
 from armillary.figures.reading import Numbers
-from armillary.figures.registry import figure_of_ladder
+from armillary.figures.registry import figure_of
 
 __all__ = ["head_maps", "head_traces", "heads_at_work"]
 
@@ -23,7 +23,7 @@ SOURCES = {"trained": "trained", "spectrum": "random directions"}
 NULL = Style("#D55E00", "solid", "x", 1.0)
 
 
-@figure_of_ladder
+@figure_of(LadderReading)
 def head_maps(reading: LadderReading) -> Drawing | None:
     """Normalized traces of both matrices of every head, a block a column."""
     if "head_vo_trace" not in reading.dataset:
@@ -48,7 +48,7 @@ def head_maps(reading: LadderReading) -> Drawing | None:
     )
 
 
-@figure_of_ladder
+@figure_of(LadderReading)
 def head_traces(reading: LadderReading) -> Drawing | None:
     """The same traces against depth, with those of random directions behind them."""
     if "head_vo_trace" not in reading.dataset:
@@ -75,7 +75,7 @@ def head_traces(reading: LadderReading) -> Drawing | None:
     )
 
 
-@figure_of_ladder
+@figure_of(LadderReading)
 def heads_at_work(reading: LadderReading) -> Drawing | None:
     """Slope, spread and explained share of the scores of every head on the documents, mean over them."""
     panels = []

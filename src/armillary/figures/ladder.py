@@ -9,7 +9,7 @@ from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Rule
 from armillary.figures.ladder_reading import LadderReading
 from armillary.figures.palette import SERIES
 from armillary.figures.reading import Numbers, curve_of
-from armillary.figures.registry import figure_of_ladder
+from armillary.figures.registry import figure_of
 
 __all__ = ["budget_bars", "budget_sums", "ladder", "paths", "projections", "token_paths"]
 
@@ -50,7 +50,7 @@ CLOUDS = (
 )
 
 
-@figure_of_ladder
+@figure_of(LadderReading)
 def ladder(reading: LadderReading) -> Drawing | None:
     """Order parameters against depth, one curve a rung, one view a group of rungs."""
     views = []
@@ -97,7 +97,7 @@ def _course(
     return Panel(title, reading.depth_axis(), Axis(label, "log" if scale == "log" else "linear"), curves, rules)
 
 
-@figure_of_ladder
+@figure_of(LadderReading)
 def budget_bars(reading: LadderReading) -> Drawing | None:
     """Shares of attention and MLP at every block."""
     views = [
@@ -143,7 +143,7 @@ def _bars(reading: LadderReading, name: str) -> tuple[Panel, ...]:
     return tuple(panels)
 
 
-@figure_of_ladder
+@figure_of(LadderReading)
 def budget_sums(reading: LadderReading) -> Drawing | None:
     """Shares of attention and MLP summed up to each block, beside the number itself."""
     panels = []
@@ -172,7 +172,7 @@ def budget_sums(reading: LadderReading) -> Drawing | None:
     )
 
 
-@figure_of_ladder
+@figure_of(LadderReading)
 def paths(reading: LadderReading) -> Drawing | None:
     """How far tokens turn through depth, and how straight their paths are."""
     names = tuple(
@@ -230,7 +230,7 @@ def paths(reading: LadderReading) -> Drawing | None:
     )
 
 
-@figure_of_ladder
+@figure_of(LadderReading)
 def token_paths(reading: LadderReading) -> Drawing | None:
     """A few tokens of the first document followed through depth, in the plane where its states spread most."""
     if "token_path" not in reading.dataset:
@@ -268,7 +268,7 @@ def token_paths(reading: LadderReading) -> Drawing | None:
     )
 
 
-@figure_of_ladder
+@figure_of(LadderReading)
 def projections(reading: LadderReading) -> Drawing | None:
     """Numbers of the decoder's states on k directions, over their value on all."""
     panels = []

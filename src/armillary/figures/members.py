@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,30 +11,20 @@ from numpy.typing import ArrayLike
 from armillary.figures.drawing import Curve, Style
 from armillary.figures.reading import Numbers, Profile, Reading, curve_of
 
-__all__ = ["MembersReading"]
-
-MEMBERS = {"diagnosis": "draw", "training": "seed"}
+__all__ = ["DiagnosisReading", "MembersReading", "TrainingReading"]
 
 BOOTSTRAP = 5
 """From so many members on the bootstrap can bound an interval at 95 %; fewer have Student's t, and are told so."""
 
 
 class MembersReading(Reading):
-    """The record of a diagnosis or of a training, as a reading: intervals are over draws or seeds.
+    """A reading whose intervals are over draws or seeds.
 
-    Args:
-        record: an opened record whose study is of the kind "diagnosis" or "training".
+    Attributes:
+        member: What a member is: the axis of the dataset.
     """
 
-    @property
-    def kind(self) -> str:
-        """The kind of the record."""
-        return str(self.study["kind"])
-
-    @property
-    def member(self) -> str:
-        """What a member is: the axis of the dataset."""
-        return MEMBERS[self.kind]
+    member: ClassVar[str]
 
     @property
     def members(self) -> int:
@@ -143,3 +133,23 @@ class MembersReading(Reading):
             nothing = np.array([math.nan])
             return Profile((0,), nothing, nothing, nothing, np.array([0]))
         return found
+
+
+class DiagnosisReading(MembersReading):
+    """The record of a diagnosis, as a reading: members are draws of weights.
+
+    Args:
+        record: an opened record whose study is of the kind "diagnosis".
+    """
+
+    member = "draw"
+
+
+class TrainingReading(MembersReading):
+    """The record of a training, as a reading: members are seeds.
+
+    Args:
+        record: an opened record whose study is of the kind "training".
+    """
+
+    member = "seed"

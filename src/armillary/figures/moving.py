@@ -8,7 +8,7 @@ from armillary.figures.described import told
 from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Rule, Style, View
 from armillary.figures.palette import SERIES
 from armillary.figures.reading import Numbers
-from armillary.figures.registry import figure_of_run
+from armillary.figures.registry import figure_of
 from armillary.figures.run import LAW, MEAN, MOST_STARTS, OVERLAP, Run
 from armillary.oracles import overlap as laws
 from armillary.terms import preparation_words
@@ -25,7 +25,7 @@ def shaded(run: Run) -> str:
     return f"Shaded: {100 * run.level:g}% intervals over {run.starts} independent starts." if run.starts > 1 else ""
 
 
-@figure_of_run
+@figure_of(Run)
 def energy(run: Run) -> Drawing | None:
     """The logarithm of the energy and the size of its rate against time; absent where the proof licenses no energy."""
     panels = []
@@ -61,7 +61,7 @@ def energy(run: Run) -> Drawing | None:
     )
 
 
-@figure_of_run
+@figure_of(Run)
 def directions_in_time(run: Run) -> Drawing | None:
     """Mean overlap, squared mean direction and smallest overlap against time, with the law where one is known."""
     tokens = int(run.dataset.attrs["tokens"])
@@ -90,7 +90,7 @@ def directions_in_time(run: Run) -> Drawing | None:
     )
 
 
-@figure_of_run
+@figure_of(Run)
 def ranks_in_time(run: Run) -> Drawing | None:
     """Participation rank, plain and of centered rows, against time, with the law where one is known."""
     tokens = int(run.dataset.attrs["tokens"])
@@ -122,7 +122,7 @@ def ranks_in_time(run: Run) -> Drawing | None:
     )
 
 
-@figure_of_run
+@figure_of(Run)
 def two_token_portrait(run: Run) -> Drawing | None:
     """The phase portrait of the law of two tokens: rate against overlap, with the run's kept times on it."""
     law = run.law

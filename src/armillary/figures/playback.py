@@ -7,7 +7,7 @@ import numpy as np
 from armillary.figures.companions import coloring, final_groups, telling_times
 from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Playback, Style, View
 from armillary.figures.reading import Numbers
-from armillary.figures.registry import figure_of_run
+from armillary.figures.registry import figure_of
 from armillary.figures.run import Run
 
 __all__ = ["playback"]
@@ -19,7 +19,7 @@ FAINT = Style("#cfcbc2", "solid", "none", 0.7)
 EDGE = Style("#8a8a8a", "solid", "none", 0.9)
 
 
-@figure_of_run
+@figure_of(Run)
 def playback(run: Run) -> Drawing | None:
     """Tokens of one start on the sphere: a playback to be turned, and three views for print."""
     if "states" not in run.dataset or run.dataset.sizes["coordinate"] != 3:

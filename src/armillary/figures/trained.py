@@ -9,10 +9,10 @@ import numpy as np
 
 from armillary.figures.described import told
 from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Rule, Style, View
-from armillary.figures.members import MembersReading
+from armillary.figures.members import TrainingReading
 from armillary.figures.palette import SERIES
 from armillary.figures.reading import Numbers, curve_of
-from armillary.figures.registry import figure_of_members
+from armillary.figures.registry import figure_of
 
 __all__ = ["cells", "differences", "geometry_through_depth", "geometry_through_steps", "loss_through_steps"]
 
@@ -26,7 +26,7 @@ GEOMETRY = (
 )
 
 
-def combinations(reading: MembersReading) -> Iterator[tuple[str, str, Style]]:
+def combinations(reading: TrainingReading) -> Iterator[tuple[str, str, Style]]:
     """Recipe, term and look of every combination, in order; the first is the baseline.
 
     Args:
@@ -76,8 +76,8 @@ def differences(reading: Any) -> Iterator[tuple[str, str, tuple[float, float, fl
         yield recipe, term, (found[0], found[1], found[2])
 
 
-@figure_of_members("training")
-def loss_through_steps(reading: MembersReading) -> Drawing | None:
+@figure_of(TrainingReading)
+def loss_through_steps(reading: TrainingReading) -> Drawing | None:
     """Held-out loss of every combination against steps, and its paired difference from the baseline."""
     curves, apart = [], []
     baseline: Numbers | None = None
@@ -101,8 +101,8 @@ def loss_through_steps(reading: MembersReading) -> Drawing | None:
     return _drawing("loss_through_steps", "Held-out loss through the steps", caption, panels)
 
 
-@figure_of_members("training")
-def geometry_through_steps(reading: MembersReading) -> Drawing | None:
+@figure_of(TrainingReading)
+def geometry_through_steps(reading: TrainingReading) -> Drawing | None:
     """Overlap, ranks and norm against steps, mean over the layers after a block."""
     steps = tuple(reading.dataset["step"].values.tolist())
     panels = []
@@ -121,8 +121,8 @@ def geometry_through_steps(reading: MembersReading) -> Drawing | None:
     return _drawing("geometry_through_steps", "Geometry through the steps", caption, panels)
 
 
-@figure_of_members("training")
-def geometry_through_depth(reading: MembersReading) -> Drawing | None:
+@figure_of(TrainingReading)
+def geometry_through_depth(reading: TrainingReading) -> Drawing | None:
     """Overlap and ranks against depth at a step that the reader chooses."""
     steps = [str(step) for step in reading.dataset["step"].values.tolist()]
     views = []
@@ -151,7 +151,7 @@ def geometry_through_depth(reading: MembersReading) -> Drawing | None:
     )  # fmt: skip
 
 
-def _shaded(reading: MembersReading) -> str:
+def _shaded(reading: TrainingReading) -> str:
     if reading.members < 2:
         return ""
     return f"Shaded: {100 * reading.level:g}% intervals ({reading.method})."

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from armillary.figures.audited import AuditReading
 from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Style, Tiles, View
 from armillary.figures.reading import Reading
-from armillary.figures.registry import figure, figure_of_audit
+from armillary.figures.registry import figure_of
 from armillary.invariance.judgment import Audit, Judgment
 from armillary.terms import PREPARATIONS, layer_words, measurement_name, measurement_words
 
@@ -35,8 +36,7 @@ SHORT = {
 """What a column is called where there is little room."""
 
 
-@figure_of_audit
-@figure
+@figure_of(Reading, AuditReading)
 def verdicts(reading: Reading) -> Drawing | None:
     """The table of verdicts as a heat map, one layer at a time."""
     found = reading.audits

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from armillary.figures.members import MembersReading
+from armillary.figures.members import DiagnosisReading
 from armillary.figures.registry import drawings
 from armillary.report.markup import Markup, counted, element, facts, join, listed, minus, paragraph, table
 from armillary.report.provenance import flattened
@@ -25,7 +25,7 @@ LIMITS = (
 )
 
 
-def diagnosis_page(reading: MembersReading) -> str:
+def diagnosis_page(reading: DiagnosisReading) -> str:
     """The page as HTML.
 
     Args:
@@ -47,7 +47,7 @@ def diagnosis_page(reading: MembersReading) -> str:
     return assembled(f"Diagnosis: {title}", join([_head(reading, title), sections]), contents, drawn)
 
 
-def _head(reading: MembersReading, title: str) -> Markup:
+def _head(reading: DiagnosisReading, title: str) -> Markup:
     decoder = reading.provenance["decoder"]
     size = f"{decoder['architecture']} · {counted(decoder['layers'], 'block')}, width {decoder['width']}"
     header = element(
@@ -62,7 +62,7 @@ def _head(reading: MembersReading, title: str) -> Markup:
     return join([header, element("section", element("div", *said, class_="answer"), id="answer")])
 
 
-def _sentence(reading: MembersReading, recipe: str) -> Markup:
+def _sentence(reading: DiagnosisReading, recipe: str) -> Markup:
     last = reading.layers[-1]
     measured = _cell(reading, "mean_overlap", recipe, last)
     beside = ""
@@ -74,7 +74,7 @@ def _sentence(reading: MembersReading, recipe: str) -> Markup:
     return join([element("b", recipe), ": mean overlap after the last block ", measured, f"{beside}; {depth}."])
 
 
-def _depths(reading: MembersReading, recipe: str) -> list[str]:
+def _depths(reading: DiagnosisReading, recipe: str) -> list[str]:
     """The layers between which the overlap first passes the threshold, over draws."""
     found = set()
     for row in reading.rows("mean_overlap", "layer", recipe=recipe):
@@ -83,7 +83,7 @@ def _depths(reading: MembersReading, recipe: str) -> list[str]:
     return [] if found == {"none (in some draws)"} else sorted(found)
 
 
-def _numbers(reading: MembersReading) -> Markup:
+def _numbers(reading: DiagnosisReading) -> Markup:
     layers = sorted({0, 1, 2, len(reading.layers) // 2, len(reading.layers) - 1} & set(range(len(reading.layers))))
     names = [str(name) for name in reading.dataset.data_vars]
     rows: list[list[Any]] = []
@@ -98,17 +98,17 @@ def _numbers(reading: MembersReading) -> Markup:
     return table(f"Means over {counted(reading.members, 'draw')}, in brackets the lowest and the highest.", heads, rows)
 
 
-def _cell(reading: MembersReading, name: str, recipe: str, layer: int) -> Markup:
+def _cell(reading: DiagnosisReading, name: str, recipe: str, layer: int) -> Markup:
     values = reading.rows(name, "layer", recipe=recipe)[:, reading.layers.index(layer)]
     reach = f" ({values.min():.4g} to {values.max():.4g})" if values.max() > values.min() else ""
     return element("span", minus(f"{values.mean():.4g}"), element("small", minus(reach)), class_="num")
 
 
-def _recipes(reading: MembersReading) -> Markup:
+def _recipes(reading: DiagnosisReading) -> Markup:
     return element("ul", *(element("li", one["sentence"]) for one in reading.provenance["recipes"]))
 
 
-def _provenance(reading: MembersReading) -> Markup:
+def _provenance(reading: DiagnosisReading) -> Markup:
     origin = {k: v for k, v in reading.provenance.items() if k not in ("versions", "recipes")}
     choices = json.dumps(reading.study, indent=1, ensure_ascii=False, default=str)
     return join(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from armillary.figures.audited import AuditReading
 from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Drawing
 from armillary.figures.ladder_reading import LadderReading
-from armillary.figures.members import MembersReading
+from armillary.figures.members import DiagnosisReading, TrainingReading
 from armillary.figures.reading import Reading
 from armillary.figures.registry import drawings, reading_of
 from armillary.figures.run import Run
@@ -44,6 +44,16 @@ if TYPE_CHECKING:
 __all__ = ["figure_plan", "interval_note", "page", "write_report"]
 
 Content = Callable[[Facts], Markup]
+
+PAGES: dict[type[Reading], Callable[[Any], str]] = {
+    Run: simulation_page,
+    DiagramReading: diagram_page,
+    LadderReading: ladder_page,
+    AuditReading: audit_page,
+    DiagnosisReading: diagnosis_page,
+    TrainingReading: training_page,
+}
+"""What writes the page of each kind of reading; `page` writes that of every other."""
 
 SECTIONS: tuple[tuple[str, str, str, tuple[str | Content, ...]], ...] = (
     ("numbers", "Headline numbers", "Numbers", (headlines, differences)),
@@ -98,15 +108,7 @@ def write_report(record: Record | Reading, path: str | Path) -> Path:
         The file.
     """
     reading = reading_of(record)
-    if isinstance(reading, DiagramReading):
-        return written(diagram_page(reading), path)
-    if isinstance(reading, MembersReading):
-        return written({"diagnosis": diagnosis_page, "training": training_page}[reading.kind](reading), path)
-    if isinstance(reading, LadderReading):
-        return written(ladder_page(reading), path)
-    if isinstance(reading, AuditReading):
-        return written(audit_page(reading), path)
-    return written(simulation_page(reading) if isinstance(reading, Run) else page(reading), path)
+    return written(PAGES.get(type(reading), page)(reading), path)
 
 
 def page(reading: Reading) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from armillary.figures.members import MembersReading
+from armillary.figures.members import TrainingReading
 from armillary.figures.registry import drawings
 from armillary.figures.trained import cells, combinations, differences, name_of
 from armillary.report.markup import Markup, counted, element, facts, interval, join, paragraph, table
@@ -31,7 +31,7 @@ EXTRA = (
 )
 
 
-def training_page(reading: MembersReading) -> str:
+def training_page(reading: TrainingReading) -> str:
     """The page as HTML.
 
     Args:
@@ -56,7 +56,7 @@ def training_page(reading: MembersReading) -> str:
     return assembled(f"Training: {title}", join([_head(reading), sections]), contents, drawn)
 
 
-def _head(reading: MembersReading) -> Markup:
+def _head(reading: TrainingReading) -> Markup:
     shape = reading.study["shape"]
     size = (
         f"{shape['architecture']} · {counted(shape['blocks'], 'block')}, width {shape['width']} · "
@@ -72,7 +72,7 @@ def _head(reading: MembersReading) -> Markup:
     return join([header, element("section", element("div", *said, class_="answer"), _flag(reading), id="answer")])
 
 
-def _baseline(reading: MembersReading) -> list[Any]:
+def _baseline(reading: TrainingReading) -> list[Any]:
     recipe, term, numbers = next(cells(reading))
     return [
         "The baseline, ", element("b", name_of(recipe, term)), ", ends at a held-out loss of ",
@@ -81,7 +81,7 @@ def _baseline(reading: MembersReading) -> list[Any]:
     ]  # fmt: skip
 
 
-def _answers(reading: MembersReading) -> list[list[Any]]:
+def _answers(reading: TrainingReading) -> list[list[Any]]:
     ended = {(recipe, term): numbers for recipe, term, numbers in cells(reading)}
     said = []
     for recipe, term, ends in differences(reading):
@@ -97,7 +97,7 @@ def _answers(reading: MembersReading) -> list[list[Any]]:
     return said
 
 
-def _flag(reading: MembersReading) -> Markup:
+def _flag(reading: TrainingReading) -> Markup:
     if reading.members >= 5:
         return Markup("")
     return element(
@@ -107,12 +107,12 @@ def _flag(reading: MembersReading) -> Markup:
     )
 
 
-def _mean(reading: MembersReading, values: list[float], name: str) -> Markup:
+def _mean(reading: TrainingReading, values: list[float], name: str) -> Markup:
     ends = reading.attainable(name)
     return interval(reading.mean_of(np.array(values), ends).at(0), reading.level, reading.members)
 
 
-def _ends(reading: MembersReading, columns: tuple[tuple[str, str], ...], caption: str) -> Markup:
+def _ends(reading: TrainingReading, columns: tuple[tuple[str, str], ...], caption: str) -> Markup:
     rows = []
     for recipe, term, numbers in cells(reading):
         data = [element("td", _mean(reading, numbers[name], name), class_="value") for name, _ in columns]
@@ -120,7 +120,7 @@ def _ends(reading: MembersReading, columns: tuple[tuple[str, str], ...], caption
     return table(f"{caption} Means over seeds with intervals.", ["", *(words for _, words in columns)], rows)
 
 
-def _paired(reading: MembersReading) -> Markup:
+def _paired(reading: TrainingReading) -> Markup:
     """Differences from the baseline at a quarter, half and the end: one final value could hide a crossing."""
     first = next(combinations(reading))
     steps = reading.dataset["step"].values.tolist()
@@ -140,12 +140,12 @@ def _paired(reading: MembersReading) -> Markup:
     return table("Held-out loss minus the baseline's, paired by seed.", heads, rows)
 
 
-def _robust(reading: MembersReading) -> Markup:
+def _robust(reading: TrainingReading) -> Markup:
     words = [f"{name}: {reading.dataset[key].attrs['definition']}" for key, name in EXTRA]
     return join([_ends(reading, EXTRA, "What noise costs, and what can be read."), paragraph("; ".join(words) + ".")])
 
 
-def _rates(reading: MembersReading) -> Markup:
+def _rates(reading: TrainingReading) -> Markup:
     data = reading.dataset
     if "sweep_loss" not in data:
         return paragraph(f"One learning rate, {reading.study['rates'][0]:g}: no sweep was made.")
@@ -166,7 +166,7 @@ def _rates(reading: MembersReading) -> Markup:
     return join([table(f"Final held-out loss of the sweep, {seeds} that the grid does not use.", heads, rows), note])
 
 
-def _limits(reading: MembersReading) -> Markup:
+def _limits(reading: TrainingReading) -> Markup:
     shape = reading.study["shape"]
     said = [
         f"A decoder of {counted(shape['blocks'], 'block')} and width {shape['width']} after {shape['steps']} steps on "
@@ -180,7 +180,7 @@ def _limits(reading: MembersReading) -> Markup:
     return element("ul", *(element("li", text) for text in said))
 
 
-def _methods(reading: MembersReading) -> Markup:
+def _methods(reading: TrainingReading) -> Markup:
     study, texts = reading.study, reading.provenance["texts"]
     return paragraph(
         f"Texts: {texts['source']}, {texts['texts']} of them ({texts['bytes']} bytes) to train on and "
@@ -191,7 +191,7 @@ def _methods(reading: MembersReading) -> Markup:
     )
 
 
-def _definitions(reading: MembersReading) -> Markup:
+def _definitions(reading: TrainingReading) -> Markup:
     rows = [
         [str(name).replace("_", " "), str(reading.dataset[name].attrs.get("definition", ""))]
         for name in reading.dataset.data_vars
@@ -199,7 +199,7 @@ def _definitions(reading: MembersReading) -> Markup:
     return element("details", element("summary", "Definitions"), table("", ["number", "definition"], rows))
 
 
-def _provenance(reading: MembersReading) -> Markup:
+def _provenance(reading: TrainingReading) -> Markup:
     origin = {k: v for k, v in reading.provenance.items() if k not in ("versions", "texts")}
     titles = ", ".join(str(title) for title in reading.provenance["texts"]["held_out"])
     choices = json.dumps(reading.study, indent=1, ensure_ascii=False, default=str)

@@ -8,14 +8,14 @@ from armillary.figures.described import told
 from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Style, View
 from armillary.figures.palette import SERIES
-from armillary.figures.registry import figure_of_diagram
+from armillary.figures.registry import figure_of
 
 __all__ = ["residuals_by_layer"]
 
 FLOOR = -16.0
 
 
-@figure_of_diagram("attention-networks", shows=("log_residual",))
+@figure_of(DiagramReading, preset="attention-networks", shows=("log_residual",))
 def residuals_by_layer(reading: DiagramReading) -> Drawing | None:
     """The logarithm of the residual after each layer, networks without and with a skip connection."""
     names = [str(one) for one in reading.values_along("network")]

@@ -9,14 +9,14 @@ from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Axis, Drawing, Panel, View
 from armillary.figures.lawful import beside, evenly, interval_curve
 from armillary.figures.palette import SERIES
-from armillary.figures.registry import figure_of_diagram
+from armillary.figures.registry import figure_of
 from armillary.oracles import linear
 from armillary.studies.phase.consensus_times import law_in_high_dimension, medians
 
 __all__ = ["times_to_consensus"]
 
 
-@figure_of_diagram("consensus-times", shows=("log_time", "met", "left"))
+@figure_of(DiagramReading, preset="consensus-times", shows=("log_time", "met", "left"))
 def times_to_consensus(reading: DiagramReading) -> Drawing | None:
     """Medians with intervals between order statistics, and the law of high dimension."""
     betas, dims = reading.values_along("beta"), reading.values_along("dim")

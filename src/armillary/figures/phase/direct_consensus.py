@@ -11,7 +11,7 @@ from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Rule, Style, View
 from armillary.figures.lawful import beside, evenly
 from armillary.figures.palette import SERIES
-from armillary.figures.registry import figure_of_diagram
+from armillary.figures.registry import figure_of
 from armillary.oracles import linear
 
 __all__ = ["rates_and_threshold"]
@@ -19,7 +19,7 @@ __all__ = ["rates_and_threshold"]
 DIMENSIONS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 768)
 
 
-@figure_of_diagram("direct-consensus", shows=("rate", "crossing"))
+@figure_of(DiagramReading, preset="direct-consensus", shows=("rate", "crossing"))
 def rates_and_threshold(reading: DiagramReading) -> Drawing | None:
     """One panel of rates a dimension, then the threshold over dimension with the clouds' crossings."""
     dims, tokens, shares = (reading.values_along(name) for name in ("dim", "tokens", "relative"))

@@ -9,7 +9,7 @@ from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Axis, Drawing, Panel, View
 from armillary.figures.lawful import beside, evenly
 from armillary.figures.palette import SERIES
-from armillary.figures.registry import figure_of_diagram
+from armillary.figures.registry import figure_of
 from armillary.studies.phase.group_count import READ_AT, expected
 
 __all__ = ["groups_against_beta"]
@@ -17,7 +17,7 @@ __all__ = ["groups_against_beta"]
 LAWS = {"random": "maxima of the kernel density", "ring": "fastest mode"}
 
 
-@figure_of_diagram("group-count", shows=("groups",))
+@figure_of(DiagramReading, preset="group-count", shows=("groups",))
 def groups_against_beta(reading: DiagramReading) -> Drawing | None:
     """Counts at one time against beta beside their laws, one panel a start; then counts against time."""
     tokens, betas = reading.values_along("tokens"), reading.values_along("beta")

@@ -11,13 +11,13 @@ from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Rule, View
 from armillary.figures.lawful import beside, evenly
 from armillary.figures.palette import SERIES
-from armillary.figures.registry import figure_of_diagram
+from armillary.figures.registry import figure_of
 from armillary.studies.phase.lifetimes import LONGEST, SHORTEST, lifetime_by_law
 
 __all__ = ["lifetimes_against_beta"]
 
 
-@figure_of_diagram("lifetimes", shows=("lifetime", "ratio"))
+@figure_of(DiagramReading, preset="lifetimes", shows=("lifetime", "ratio"))
 def lifetimes_against_beta(reading: DiagramReading) -> Drawing | None:
     """Lifetimes on a logarithmic axis, one line an angle, and the ratio of simulation to law."""
     betas, first = reading.values_along("beta"), reading.values_along("first")[0]

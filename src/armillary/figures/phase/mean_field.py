@@ -9,13 +9,13 @@ from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Rule, Style, View
 from armillary.figures.lawful import bounded
 from armillary.figures.palette import SERIES
-from armillary.figures.registry import figure_of_diagram
+from armillary.figures.registry import figure_of
 from armillary.studies.phase.mean_field import FIXED_AT, LEFT, expected_growth
 
 __all__ = ["particles_and_density"]
 
 
-@figure_of_diagram("mean-field", shows=("distance", "leaves_at"))
+@figure_of(DiagramReading, preset="mean-field", shows=("distance", "leaves_at"))
 def particles_and_density(reading: DiagramReading) -> Drawing | None:
     """Distance against time for each density, against T at fixed times, and times of leaving against T."""
     tokens = reading.values_along("tokens")

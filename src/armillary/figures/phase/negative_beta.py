@@ -9,14 +9,14 @@ from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Axis, Drawing, Panel, Rule, View
 from armillary.figures.lawful import interval_curve, points_curve
 from armillary.figures.palette import SERIES
-from armillary.figures.registry import figure_of_diagram
+from armillary.figures.registry import figure_of
 from armillary.studies.order_statistics import share_interval
 from armillary.studies.phase.negative_beta import PROVED, TRIANGLE
 
 __all__ = ["locking"]
 
 
-@figure_of_diagram("negative-beta", shows=("locked", "release", "met", "untold"))
+@figure_of(DiagramReading, preset="negative-beta", shows=("locked", "release", "met", "untold"))
 def locking(reading: DiagramReading) -> Drawing | None:
     """Shares of locked starts against beta, and releases against the number of tokens."""
     betas, tokens, rules = (reading.values_along(name) for name in ("beta", "tokens", "rule"))

@@ -10,7 +10,7 @@ from armillary.figures.described import told
 from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Rule, Style, Tiles, View
 from armillary.figures.palette import SERIES
-from armillary.figures.registry import figure_of_diagram
+from armillary.figures.registry import figure_of
 from armillary.oracles.overlap import merge_time
 
 __all__ = ["perspective_edges", "perspective_map"]
@@ -21,7 +21,7 @@ LAW = Style("#D55E00", "solid", "none", 2.4)
 LAW_NAME = "orthonormal tokens, by quadrature"
 
 
-@figure_of_diagram("perspective", shows=("share_above_in_time", "together_in_time"))
+@figure_of(DiagramReading, preset="perspective", shows=("share_above_in_time", "together_in_time"))
 def perspective_map(reading: DiagramReading) -> Drawing | None:
     """Which share of pairs has met, over beta and time, one panel a dimension, with the law of orthonormal tokens."""
     options = tuple(STATISTICS)
@@ -48,7 +48,7 @@ def perspective_map(reading: DiagramReading) -> Drawing | None:
     )
 
 
-@figure_of_diagram("perspective", shows=("share_above", "together"))
+@figure_of(DiagramReading, preset="perspective", shows=("share_above", "together"))
 def perspective_edges(reading: DiagramReading) -> Drawing | None:
     """Both statistics at the last time against beta, every dimension, with the beta at which the law's time is up."""
     last = reading.values_along("time")[-1]

@@ -8,14 +8,14 @@ from armillary.figures.described import told
 from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Axis, Curve, Drawing, Panel, View
 from armillary.figures.palette import SERIES
-from armillary.figures.registry import figure_of_diagram
+from armillary.figures.registry import figure_of
 from armillary.oracles import overlap as laws
 from armillary.studies.phase.speeds import UNIFORM
 
 __all__ = ["courses_of_norms"]
 
 
-@figure_of_diagram("speeds", shows=("overlap",))
+@figure_of(DiagramReading, preset="speeds", shows=("overlap",))
 def courses_of_norms(reading: DiagramReading) -> Drawing | None:
     """Mean overlap against time, and its distance from one on a logarithmic axis."""
     beta = reading.values_along("beta")[0]

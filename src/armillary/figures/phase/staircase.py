@@ -8,7 +8,7 @@ from armillary.figures.described import told
 from armillary.figures.diagram import DiagramReading
 from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Style, View
 from armillary.figures.palette import SERIES
-from armillary.figures.registry import figure_of_diagram
+from armillary.figures.registry import figure_of
 from armillary.studies.phase.staircase import EXAMPLE
 
 __all__ = ["staircases"]
@@ -16,7 +16,7 @@ __all__ = ["staircases"]
 SHOWN = 3
 
 
-@figure_of_diagram("staircase", shows=("energy", "squared_weights"))
+@figure_of(DiagramReading, preset="staircase", shows=("energy", "squared_weights"))
 def staircases(reading: DiagramReading) -> Drawing | None:
     """Energy against the logarithm of time for the published example and the first seeds of each kind of system."""
     panels = []
