@@ -74,6 +74,21 @@ def test_a_series_keeps_its_absolute_error_for_clouds_and_for_tokens_alone(dim: 
         assert largest(found - z) <= max(series.error, 4e-16 * abs(beta)) * float(z.max())
 
 
+@pytest.mark.parametrize("beta", [-3.0, -10.0, -30.0, -100.0])
+@pytest.mark.parametrize("dim", [2, 3])
+def test_a_series_keeps_its_error_where_no_token_stands_opposite_to_a_crowd_that_repels(dim: int, beta: float) -> None:
+    """Every Z is then exponentially small beside those that the series could reach elsewhere."""
+    drawn = 0.02 * torch.randn(200, dim, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    rows = am.sphere.normalize(drawn + torch.eye(dim, dtype=torch.float64)[0])
+    z, pull, drift = exact(rows, beta)
+    for accuracy in (1e-6, 1e-9):
+        series = SERIES[dim](softmax(rows, beta), accuracy)
+        assert largest(series.pull(rows).numpy() - pull) <= accuracy
+        assert largest(series.drift(rows).numpy() - drift) <= accuracy
+        found = series.log_partition(rows).numpy() - abs(beta)
+        assert largest(found - np.log(z)) <= accuracy
+
+
 @pytest.mark.parametrize("beta", [*BETAS, -3.0])
 @pytest.mark.parametrize("dim", [2, 3, 5])
 def test_pairs_keep_the_digits_of_every_token_even_where_it_hardly_moves(dim: int, beta: float) -> None:

@@ -7,7 +7,8 @@ so that its error is
 
 the first part from the gradient, the second one from Z_i itself (measured: 0.3 and 0.9 in the places of 1 and 2). It is
 small in a cloud and large for a token that stands alone while others crowd. Tokens with e_i above what was asked for
-are summed directly, from differences; how many they were is counted.
+are summed directly, from differences; how many they were is counted. Repulsive weights are largest opposite to a crowd,
+where no token need be: the sum of all weights, which no Z exceeds, then takes the place of max Z.
 """
 
 import math
@@ -123,7 +124,7 @@ class Series(Evaluator):
 
         def made(x: np.ndarray, w: np.ndarray | None) -> np.ndarray:
             z, _, (_, high) = self.transformed(x, w)
-            far = np.flatnonzero(z < self.epsilon / self.accuracy * high)
+            far = np.flatnonzero(z < self.epsilon / self.accuracy * self._largest(high, x, w))
             if len(far):
                 z[far] = direct_rows(self.task.beta, x[far], x, w)[1]
             return np.log(z) + abs(self.task.beta)
@@ -144,13 +145,17 @@ class Series(Evaluator):
         """Z and the pull under softmax; which tokens were summed directly, and their sums of differences."""
         z, pull, (low, high) = self.transformed(x, w)
         self.evaluations += 1
-        far = self._far(z, pull, low, high)
+        far = self._far(z, pull, low, self._largest(high, x, w))
         if not len(far):
             return z, pull, far, np.empty((0, x.shape[1]))
         p, z[far] = direct_rows(self.task.beta, x[far], x, w)
         pull[far] = (p - np.einsum("ij,ij->i", p, x[far])[:, None] * x[far]) / z[far, None]
         self.alone += len(far)
         return z, pull, far, p
+
+    def _largest(self, high: float, x: np.ndarray, w: np.ndarray | None) -> float:
+        """The largest Z anywhere, not at the tokens alone: repulsive weights are large only opposite to a crowd."""
+        return high if self.task.beta > 0 else _total(x, w)
 
     def _far(self, z: np.ndarray, pull: np.ndarray, low: float, high: float) -> np.ndarray:
         """Where the series is less exact than asked for."""
