@@ -61,7 +61,8 @@ def _answer(reading: DiagramReading) -> list[Markup]:
         beside = f"; expected {expected:.4g} ({one['source']})" if math.isfinite(expected) else ""
         note = f" {one['note']}" if one.get("note") else ""
         said.append(paragraph(f"{one['words']}: ", element("b", _value(reading, one)), f"{beside}.{note}"))
-    shape = " × ".join(f"{len(reading.values_along(name))} values of {name}" for name in reading.axes)
+    counts = {name: len(reading.values_along(name)) for name in reading.axes}
+    shape = " × ".join(f"{count} values of {name}" for name, count in counts.items() if count > 1) or "one point"
     return [
         *said,
         paragraph(
