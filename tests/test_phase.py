@@ -1,5 +1,6 @@
 """Diagrams: cells of a grid measured one by one into a record, resumed without losing one, the same on any backend."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -80,6 +81,13 @@ def test_a_preset_measures_each_seed_by_itself(name):
 def test_a_preset_that_is_not_there_is_refused_with_those_that_are():
     with pytest.raises(ArgumentError, match="perspective"):
         preset_named("perspektive")
+
+
+@pytest.mark.parametrize("level", [0.0, 2.0, math.nan])
+def test_a_level_that_gives_no_interval_is_refused_before_anything_runs(level):
+    preset = preset_named("perspective")
+    with pytest.raises(ArgumentError, match="`level` must lie between 0 and 1"):
+        Diagram(preset=preset, grid=preset.quick, size="quick", level=level)
 
 
 def test_a_grid_without_values_or_with_a_name_twice_is_refused():

@@ -261,8 +261,10 @@ def test_processes_train_as_one_does(corpus, record, tmp_path):
         ({"terms": [Term(am.mean_direction_penalty(), 0.1)]}, "begin with the baseline"),
         ({"recipes": [parse_recipe("library")] * 2}, "all different"),
         ({"rates": (0.0,)}, "`rates` lie between"),
+        ({"rates": (0.1, 0.1)}, "`rates` must be all different"),
         ({"seeds": 0}, "must be at least 1"),
         ({"checkpoints": "some"}, "`checkpoints` must be"),
+        ({"level": float("nan")}, "`level` must lie between"),
     ],
 )
 def test_a_grid_without_meaning_is_refused(changed, words, corpus):

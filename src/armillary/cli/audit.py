@@ -243,9 +243,11 @@ def _study(
     gauges: list[str] | None, untie: str, max_documents: int, max_tokens: int, seed: int, level: float,
 ) -> Auditing:  # fmt: skip
     """The audit that the options ask for, with its decoder loaded and its documents cut."""
+    from armillary.estimates import require_choices
     from armillary.models.gauges.listing import named_gauges
     from armillary.studies.auditing import Auditing
 
+    require_choices(level, Auditing.resamples)
     ranges = layer_ranges(layers)
     asked = tuple(one.strip() for given in gauges or () for one in given.split(","))
     named_gauges(asked, condition_number=condition_number)  # refuses an unknown name before anything is loaded

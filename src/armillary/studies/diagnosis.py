@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from armillary.errors import ArgumentError, UnsupportedModelError
+from armillary.estimates import require_choices
 from armillary.models.configurations import drawn
 from armillary.models.decoder import Decoder, decoder_from_model
 from armillary.models.genres import embedded
@@ -95,6 +96,7 @@ class Diagnosis:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        require_choices(self.level, self.resamples)
         if self.texts not in TEXTS:
             raise ArgumentError(
                 f"Argument `texts` must be one of {', '.join(TEXTS)}, but it is {self.texts!r}. Name one."

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from armillary.errors import ArgumentError
+from armillary.estimates import require_choices
 from armillary.records.journal import Beginning, Journal
 from armillary.records.record import Record
 from armillary.training.corpus import Corpus
@@ -84,6 +85,7 @@ class TrainingStudy:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        require_choices(self.level, self.resamples)
         if not self.recipes or not self.terms or self.terms[0].penalty is not None:
             raise ArgumentError(
                 "Arguments `recipes` and `terms` must begin with the baseline, a recipe and the loss alone, but there "
@@ -101,6 +103,10 @@ class TrainingStudy:
                 "Arguments `seeds`, `sweep_seeds` and `workers` must be at least 1 and `rates` lie between 0 and 1, "
                 f"but they are {self.seeds}, {self.sweep_seeds}, {self.workers} and {list(self.rates)}. Write "
                 "rates=(1e-3, 3e-3)."
+            )
+        if len(set(self.rates)) < len(self.rates):
+            raise ArgumentError(
+                f"Argument `rates` must be all different, but is {list(self.rates)}. Name each rate once."
             )
         if self.checkpoints not in ("first", "all", "none"):
             raise ArgumentError(

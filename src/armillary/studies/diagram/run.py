@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from armillary.estimates import require_choices
 from armillary.records import storage
 from armillary.records.assembly import Variable
 from armillary.records.cells import KIND, cell_unit, finished_cells, stored_cells
@@ -54,6 +55,7 @@ class Diagram:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        require_choices(self.level, self.resamples)
         require_axes(self.preset.results, self.grid)
 
     @property
