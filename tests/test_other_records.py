@@ -9,6 +9,7 @@ import pytest
 import xarray as xr
 
 from armillary.cli import terminal
+from armillary.cli.refusals import with_options
 from armillary.cli.report import report
 from armillary.errors import ArgumentError, Interrupted
 from armillary.records.record import Record
@@ -68,3 +69,8 @@ def test_an_interrupt_offers_the_unfinished_record_only_where_it_can_be_read(
     ):
         raise KeyboardInterrupt
     assert ("armillary report" in str(caught.value)) is offered
+
+
+@pytest.mark.parametrize("command", ["lab", "simulate", "phase", "resist", "diagnose", "train"])
+def test_a_command_that_writes_a_record_calls_its_folder_out(command: str) -> None:
+    assert with_options("Argument `path` must be a new folder.", [command]) == "Argument `--out` must be a new folder."

@@ -68,7 +68,7 @@ _OPTIONS = {
 }
 """What the arguments of the library are called on the command line; `path` depends on the command."""
 
-WRITING = ("lab", "phase", "diagnose", "train")
+WRITING = ("lab", "simulate", "phase", "resist", "diagnose", "train")
 """Commands whose `path` is where a record goes."""
 
 
