@@ -107,7 +107,7 @@ def summary(record: Record) -> dict[str, Any]:
     data = record.dataset
     numbers = {
         str(name): {
-            str(recipe): [[_strict(value) for value in row] for row in data[name].values[place].tolist()]
+            str(recipe): [[terminal.strict(value) for value in row] for row in data[name].values[place].tolist()]
             for place, recipe in enumerate(data["recipe"].values)
         }
         for name in data.data_vars
@@ -119,7 +119,7 @@ def summary(record: Record) -> dict[str, Any]:
         "numbers": numbers,
         "depth_of_threshold": {
             f"{prefix or 'measured'} {recipe}".replace("predicted_", "predicted"): [
-                _strict(depth) for depth in depths(record, str(recipe), f"{prefix}mean_overlap")
+                terminal.strict(depth) for depth in depths(record, str(recipe), f"{prefix}mean_overlap")
             ]
             for recipe in data["recipe"].values
             for prefix in ("", "predicted_")
@@ -169,7 +169,3 @@ def _range(depths: list[float]) -> str:
         return "none"
     never = f", never in {len(depths) - len(known)}" if len(known) < len(depths) else ""
     return (f"{min(known):.1f}" if max(known) - min(known) < 0.05 else f"{min(known):.1f} to {max(known):.1f}") + never
-
-
-def _strict(value: float) -> float | None:
-    return float(value) if value == value and abs(value) != float("inf") else None

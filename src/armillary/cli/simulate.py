@@ -226,12 +226,8 @@ def _summary(record: Record) -> dict[str, Any]:
         "evaluations": record.provenance["evaluations"],
         "energy": record.provenance["energy"],
         "at": data["time"].values.tolist(),
-        "measurements": {name: [[_strict(v) for v in row] for row in rows] for name, rows in numbers.items()},
+        "measurements": {name: [[terminal.strict(v) for v in row] for row in rows] for name, rows in numbers.items()},
     }
-
-
-def _strict(value: float) -> float | None:
-    return value if value == value and abs(value) != float("inf") else None
 
 
 def _closing_words(record: Record, page: Path) -> None:

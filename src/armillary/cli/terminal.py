@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import typer
 
 from armillary.errors import Interrupted
 
-__all__ = ["DONE_WITH_SKIPS", "interruptible", "notice", "print_json", "progress"]
+__all__ = ["DONE_WITH_SKIPS", "interruptible", "notice", "print_json", "progress", "strict"]
 
 DONE_WITH_SKIPS = 5
 
@@ -73,3 +74,8 @@ def print_json(content: dict[str, Any]) -> None:
     import json
 
     typer.echo(json.dumps(content, allow_nan=False))  # ASCII: the same bytes whatever the terminal's encoding
+
+
+def strict(value: float) -> float | None:
+    """A number as strict JSON knows it: None for NaN and infinities."""
+    return float(value) if math.isfinite(value) else None

@@ -140,16 +140,20 @@ def summary(record: Record) -> dict[str, Any]:
     return {
         "study": record.study,
         "cells": [
-            {"recipe": recipe, "term": term, **{k: [_strict(v) for v in values] for k, values in numbers.items()}}
+            {
+                "recipe": recipe,
+                "term": term,
+                **{k: [terminal.strict(v) for v in values] for k, values in numbers.items()},
+            }
             for recipe, term, numbers in cells(reading)
         ],
         "minus_baseline": [
             {
                 "recipe": recipe,
                 "term": term,
-                "value": _strict(ends[0]),
-                "low": _strict(ends[1]),
-                "high": _strict(ends[2]),
+                "value": terminal.strict(ends[0]),
+                "low": terminal.strict(ends[1]),
+                "high": terminal.strict(ends[2]),
             }
             for recipe, term, ends in differences(reading)
         ],
@@ -175,7 +179,3 @@ def _mean(values: list[float]) -> str:
     known = [value for value in values if value == value]
     missing = f" ({len(values) - len(known)} of {len(values)} never)" if len(known) < len(values) else ""
     return (f"{sum(known) / len(known):.4g}" if known else "none") + (missing if known else "")
-
-
-def _strict(value: float) -> float | None:
-    return float(value) if value == value and abs(value) != float("inf") else None

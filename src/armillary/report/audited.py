@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from armillary.figures.audited import AuditReading
@@ -10,8 +9,8 @@ from armillary.figures.registry import drawings
 from armillary.report.basis import statement
 from armillary.report.gauged import gauges_section
 from armillary.report.markup import Markup, counted, element, facts, join, paragraph
-from armillary.report.provenance import flattened
-from armillary.report.template import assembled, laid_out
+from armillary.report.provenance import every_choice, flattened
+from armillary.report.template import assembled, laid_out, with_answer
 
 __all__ = ["audit_page"]
 
@@ -34,7 +33,7 @@ def audit_page(reading: AuditReading) -> str:
             ("provenance", "Provenance", "Provenance", [_provenance(reading)]),
         ]
     )
-    contents = join([element("li", element("a", "Audit", href="#answer")), links])
+    contents = with_answer(links, "Audit")
     decoder = reading.provenance.get("decoder") or {}
     name = str(decoder.get("name", "a decoder"))
     return assembled(f"Audit: {name}", join([_head(reading, name), sections]), contents, drawn)
@@ -72,6 +71,5 @@ def _provenance(reading: AuditReading) -> Markup:
     parts.append(
         facts("Record", [("created", str(origin.get("created"))), ("hash of the measurements", reading.digest)])
     )
-    choices = json.dumps(reading.study, indent=1, ensure_ascii=False, default=str)
-    parts.append(element("details", element("summary", "Every choice of the study"), element("pre", choices)))
+    parts.append(every_choice(reading.study))
     return join(parts)

@@ -16,7 +16,7 @@ from armillary.report.markup import Markup, element, join, paragraph, table
 from armillary.report.page import figure_plan, interval_note
 from armillary.report.provenance import provenance
 from armillary.report.tables import definitions, named
-from armillary.report.template import Part, Section, assembled, laid_out, written
+from armillary.report.template import NOSCRIPT, Part, Section, assembled, laid_out, written
 from armillary.report.unlike import unlike
 from armillary.report.words import Facts, courses, direction, flags, methods, opening
 from armillary.terms import layer_words
@@ -104,16 +104,12 @@ def _sections(
 
 
 def _head(pair: Pair, known: tuple[Facts, Facts]) -> Markup:
-    noscript = Markup(
-        "<noscript><p>The figures of this page are drawn by a script inside it; without scripts read the "
-        "tables.</p></noscript>"
-    )
     return element(
         "header",
         element("p", "Laboratory report · two records side by side", class_="kind"),
         element("h1", f"{pair.names[0]} beside {pair.names[1]}"),
         element("p", " · ".join(dict.fromkeys(one.model for one in known)), class_="model"),
-        noscript,
+        NOSCRIPT,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import numpy as np
@@ -12,8 +11,8 @@ from armillary.estimates import METHOD, MINIMUM_MEMBERS, Estimate
 from armillary.figures.ladder_reading import LadderReading
 from armillary.figures.registry import drawings
 from armillary.report.markup import Markup, element, facts, interval, join, paragraph, table
-from armillary.report.provenance import flattened
-from armillary.report.template import assembled, laid_out
+from armillary.report.provenance import every_choice, flattened
+from armillary.report.template import NOSCRIPT, assembled, laid_out, with_answer
 from armillary.studies.resistance.budget import COUNTED
 from armillary.studies.resistance.verdict import HEADLINE, Finding, difference, trained_minus_initial, verdict
 
@@ -63,7 +62,7 @@ def ladder_page(reading: LadderReading) -> str:
         (anchor, title, short, [drawn.get(item) if isinstance(item, str) else item(reading) for item in items])
         for anchor, title, short, items in (*SECTIONS[:-4], further, *SECTIONS[-4:])
     )
-    contents = join([element("li", element("a", "Answer", href="#answer")), links])
+    contents = with_answer(links)
     name = str(reading.study["model"]["name"])
     return assembled(
         f"Does training resist clustering: {name}", join([_head(reading, name), sections]), contents, drawn
@@ -82,13 +81,9 @@ def _head(reading: LadderReading, name: str) -> Markup:
             class_="model",
         ),
     )
-    noscript = Markup(
-        "<noscript><p>The figures of this page are drawn by a script inside it; without scripts read the "
-        "tables.</p></noscript>"
-    )
     said = [paragraph(element("strong", one.question), " ", _sentence(one)) for one in _first(reading)]
     content = element("div", *said, class_="answer")
-    return join([header, element("section", content, _flag(reading), noscript, id="answer")])
+    return join([header, element("section", content, _flag(reading), NOSCRIPT, id="answer")])
 
 
 def _first(reading: LadderReading) -> list[Finding]:
@@ -344,14 +339,13 @@ def _provenance(reading: LadderReading) -> Markup:
     single = {name: value for name, value in origin.items() if name not in told}
     documents = dict(origin.get("documents") or {})
     kept = {name: documents.get(name) for name in ("source", "rule", "token_hash")}
-    choices = json.dumps(reading.study, indent=1, ensure_ascii=False, default=str)
     return join(
         [
             facts("Record", flattened({**single, "hash of the measurements": reading.digest})),
             facts("Documents", flattened(kept)),
             facts("Versions", flattened(origin.get("versions") or {})),
             facts("Seconds", flattened(origin.get("timings") or {})),
-            element("details", element("summary", "Every choice of the study"), element("pre", choices)),
+            every_choice(reading.study),
         ]
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,8 @@ import numpy as np
 from armillary.figures.members import DiagnosisReading
 from armillary.figures.registry import drawings
 from armillary.report.markup import Markup, counted, element, facts, join, listed, minus, paragraph, table
-from armillary.report.provenance import flattened
-from armillary.report.template import assembled, laid_out
+from armillary.report.provenance import every_choice, flattened
+from armillary.report.template import assembled, laid_out, with_answer
 
 __all__ = ["diagnosis_page"]
 
@@ -42,7 +41,7 @@ def diagnosis_page(reading: DiagnosisReading) -> str:
             ("provenance", "Provenance", "Provenance", [_provenance(reading)]),
         ]
     )  # fmt: skip
-    contents = join([element("li", element("a", "Answer", href="#answer")), links])
+    contents = with_answer(links)
     title = str(reading.study["source"])
     return assembled(f"Diagnosis: {title}", join([_head(reading, title), sections]), contents, drawn)
 
@@ -110,11 +109,10 @@ def _recipes(reading: DiagnosisReading) -> Markup:
 
 def _provenance(reading: DiagnosisReading) -> Markup:
     origin = {k: v for k, v in reading.provenance.items() if k not in ("versions", "recipes")}
-    choices = json.dumps(reading.study, indent=1, ensure_ascii=False, default=str)
     return join(
         [
             facts("Record", flattened({**origin, "hash of the measurements": reading.digest})),
             facts("Versions", flattened(reading.provenance.get("versions") or {})),
-            element("details", element("summary", "Every choice of the study"), element("pre", choices)),
+            every_choice(reading.study),
         ]
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 from armillary.figures.diagram import SEED, DiagramReading
 from armillary.figures.registry import drawings
 from armillary.report.markup import Markup, counted, element, facts, interval, join, paragraph, table
-from armillary.report.provenance import flattened
-from armillary.report.template import assembled, laid_out
+from armillary.report.provenance import every_choice, flattened
+from armillary.report.template import NOSCRIPT, assembled, laid_out, with_answer
 
 __all__ = ["diagram_page"]
 
@@ -33,7 +32,7 @@ def diagram_page(reading: DiagramReading) -> str:
             ("provenance", "Provenance", "Provenance", [_provenance(reading)]),
         ]
     )
-    contents = join([element("li", element("a", "Answer", href="#answer")), links])
+    contents = with_answer(links)
     title = str(reading.study["title"])
     return assembled(f"Diagram: {title}", join([_head(reading, title), sections]), contents, drawn)
 
@@ -45,12 +44,8 @@ def _head(reading: DiagramReading, title: str) -> Markup:
         element("h1", title),
         element("p", str(reading.study["question"]), class_="model"),
     )
-    noscript = Markup(
-        "<noscript><p>The figures of this page are drawn by a script inside it; without scripts read the "
-        "tables.</p></noscript>"
-    )
     content = element("div", *_answer(reading), class_="answer")
-    return join([header, element("section", content, _warning(reading), noscript, id="answer")])
+    return join([header, element("section", content, _warning(reading), NOSCRIPT, id="answer")])
 
 
 def _answer(reading: DiagramReading) -> list[Markup]:
@@ -158,12 +153,11 @@ def _definitions(reading: DiagramReading) -> Markup:
 def _provenance(reading: DiagramReading) -> Markup:
     origin = dict(reading.provenance)
     single = {name: value for name, value in origin.items() if name not in ("versions", "findings", "partial")}
-    choices = json.dumps(reading.study, indent=1, ensure_ascii=False, default=str)
     return join(
         [
             facts("Record", flattened({**single, "hash of the measurements": reading.digest})),
             facts("Versions", flattened(origin.get("versions") or {})),
-            element("details", element("summary", "Every choice of the study"), element("pre", choices)),
+            every_choice(reading.study),
         ]
     )
 

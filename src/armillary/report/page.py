@@ -34,7 +34,7 @@ from armillary.report.tables import (
     rank_table,
     token_policy_table,
 )
-from armillary.report.template import Section, assembled, laid_out, written
+from armillary.report.template import NOSCRIPT, Section, assembled, laid_out, with_answer, written
 from armillary.report.trained import training_page
 from armillary.report.words import Facts, answer, flags, methods
 
@@ -124,7 +124,7 @@ def page(reading: Reading) -> str:
         drawn = drawings(reading)
         sections, links = laid_out(_sections(known, drawn))
         body = join([_head(known), sections, interval_note(known.reading)])
-    contents = join([element("li", element("a", "Answer", href="#answer")), links])
+    contents = with_answer(links)
     return assembled(f"Geometry through depth: {known.model}", body, contents, drawn)
 
 
@@ -157,12 +157,8 @@ def _head(known: Facts) -> Markup:
         element("h1", known.model),
         element("p", " · ".join(filter(None, (d.get("architecture"), known.quantization, size))), class_="model"),
     )
-    noscript = Markup(
-        "<noscript><p>The figures of this page are drawn by a script inside it; without scripts read the "
-        "tables.</p></noscript>"
-    )
     content = element("div", answer(known), class_="answer")
-    return join([header, element("section", content, flags(known), noscript, id="answer")])
+    return join([header, element("section", content, flags(known), NOSCRIPT, id="answer")])
 
 
 def interval_note(reading: Reading) -> Markup:

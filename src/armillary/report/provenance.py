@@ -9,7 +9,7 @@ from typing import Any
 from armillary.report.markup import Markup, counted, element, facts, join, paragraph, ranges, table
 from armillary.report.words import Facts
 
-__all__ = ["conditions_table", "flattened", "provenance"]
+__all__ = ["conditions_table", "every_choice", "flattened", "provenance"]
 
 
 _LISTED = ("titles", "first_ids", "start_tokens", "text_hashes", "packs")  # one entry a document: told in its table
@@ -41,9 +41,17 @@ def provenance(known: Facts) -> Markup:
             parts.append(facts(name.replace("_", " ").capitalize(), flattened(value)))
     single = {name: value for name, value in rest.items() if not isinstance(value, Mapping)}
     parts.append(facts("Record", flattened({**single, "hash of the measurements": known.reading.digest})))
-    choices = json.dumps(known.reading.study, indent=1, ensure_ascii=False, default=str)
-    parts.append(element("details", element("summary", "Every choice of the study"), element("pre", choices)))
-    return join(parts)
+    return join([*parts, every_choice(known.reading.study)])
+
+
+def every_choice(study: Mapping[str, Any]) -> Markup:
+    """The choices of a study as JSON, folded away.
+
+    Args:
+        study: of the record.
+    """
+    choices = json.dumps(study, indent=1, ensure_ascii=False, default=str)
+    return element("details", element("summary", "Every choice of the study"), element("pre", choices))
 
 
 def conditions_table(known: Facts) -> Markup:

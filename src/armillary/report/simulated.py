@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 from armillary.figures.registry import drawings
@@ -19,8 +18,8 @@ from armillary.report.moved import (
     methods,
     numbers,
 )
-from armillary.report.provenance import flattened
-from armillary.report.template import assembled, laid_out
+from armillary.report.provenance import every_choice, flattened
+from armillary.report.template import NOSCRIPT, assembled, laid_out, with_answer
 
 __all__ = ["simulation_page"]
 
@@ -51,7 +50,7 @@ def simulation_page(run: Run) -> str:
         (anchor, title, short, [drawn.get(item) if isinstance(item, str) else item(run) for item in items])
         for anchor, title, short, items in plan
     )
-    contents = join([element("li", element("a", "Answer", href="#answer")), links])
+    contents = with_answer(links)
     title = f"{run.study['tokens']} tokens in dimension {run.study['dim']}"
     return assembled(f"Simulation: {title}", join([_head(run, title), sections]), contents, drawn)
 
@@ -63,12 +62,8 @@ def _head(run: Run, title: str) -> Markup:
         element("h1", title),
         element("p", str(run.study["dynamics"]), class_="model"),
     )
-    noscript = Markup(
-        "<noscript><p>The figures of this page are drawn by a script inside it; without scripts read the "
-        "tables.</p></noscript>"
-    )
     content = element("div", answer(run), class_="answer")
-    return join([header, element("section", content, flags(run), noscript, id="answer")])
+    return join([header, element("section", content, flags(run), NOSCRIPT, id="answer")])
 
 
 def _provenance(run: Run) -> Markup:
@@ -76,11 +71,10 @@ def _provenance(run: Run) -> Markup:
     origin = dict(run.provenance)
     told = ("statuses", "endings", "mergers", "versions", "energy")
     single = {name: value for name, value in origin.items() if name not in told}
-    choices = json.dumps({k: v for k, v in run.study.items() if k != "at"}, indent=1, ensure_ascii=False, default=str)
     return join(
         [
             facts("Record", flattened({**single, "hash of the measurements": run.digest})),
             facts("Versions", flattened(origin.get("versions") or {})),
-            element("details", element("summary", "Every choice of the study"), element("pre", choices)),
+            every_choice({k: v for k, v in run.study.items() if k != "at"}),
         ]
     )

@@ -13,13 +13,19 @@ from armillary.figures.drawing import Drawing
 from armillary.report.explored import embedded_json, explored
 from armillary.report.markup import Markup, element, escaped, join
 
-__all__ = ["Part", "Section", "assembled", "laid_out", "written"]
+__all__ = ["NOSCRIPT", "Part", "Section", "assembled", "laid_out", "with_answer", "written"]
 
 Part = Markup | Drawing | None
 """What stands in a section: markup, a figure, or nothing."""
 
 Section = tuple[str, str, str, Iterable[Part]]
 """Anchor, title, short title for the contents, and what stands in it."""
+
+
+NOSCRIPT = Markup(
+    "<noscript><p>The figures of this page are drawn by a script inside it; without scripts read the "
+    "tables.</p></noscript>"
+)
 
 
 def laid_out(sections: Iterable[Section]) -> tuple[Markup, Markup]:
@@ -41,6 +47,16 @@ def laid_out(sections: Iterable[Section]) -> tuple[Markup, Markup]:
             done.append(element("section", element("h2", title), *shown, id=anchor))
             links.append(element("li", element("a", short, href=f"#{anchor}")))
     return join(done), join(links)
+
+
+def with_answer(links: Markup, words: str = "Answer") -> Markup:
+    """The links of the contents after one to what the page begins with.
+
+    Args:
+        links: of the sections.
+        words: what that link is called.
+    """
+    return join([element("li", element("a", words, href="#answer")), links])
 
 
 def assembled(title: str, body: Markup, links: Markup, drawn: Mapping[str, Drawing]) -> str:

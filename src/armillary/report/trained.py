@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -12,8 +11,8 @@ from armillary.figures.members import TrainingReading
 from armillary.figures.registry import drawings
 from armillary.figures.trained import cells, combinations, differences, name_of
 from armillary.report.markup import Markup, counted, element, facts, interval, join, paragraph, table
-from armillary.report.provenance import flattened
-from armillary.report.template import assembled, laid_out
+from armillary.report.provenance import every_choice, flattened
+from armillary.report.template import assembled, laid_out, with_answer
 
 __all__ = ["training_page"]
 
@@ -51,7 +50,7 @@ def training_page(reading: TrainingReading) -> str:
             ("provenance", "Provenance", "Provenance", [_provenance(reading)]),
         ]
     )
-    contents = join([element("li", element("a", "Answer", href="#answer")), links])
+    contents = with_answer(links)
     title = f"{counted(len(reading.options('recipe')), 'start')}, {counted(len(reading.options('term')), 'loss term')}"
     return assembled(f"Training: {title}", join([_head(reading), sections]), contents, drawn)
 
@@ -202,12 +201,11 @@ def _definitions(reading: TrainingReading) -> Markup:
 def _provenance(reading: TrainingReading) -> Markup:
     origin = {k: v for k, v in reading.provenance.items() if k not in ("versions", "texts")}
     titles = ", ".join(str(title) for title in reading.provenance["texts"]["held_out"])
-    choices = json.dumps(reading.study, indent=1, ensure_ascii=False, default=str)
     return join(
         [
             facts("Record", flattened({**origin, "hash of the measurements": reading.digest})),
             facts("Texts", flattened({**reading.provenance["texts"], "held_out": titles})),
             facts("Versions", flattened(reading.provenance.get("versions") or {})),
-            element("details", element("summary", "Every choice of the study"), element("pre", choices)),
+            every_choice(reading.study),
         ]
     )

@@ -13,7 +13,7 @@ from armillary.dynamics.attention import Full, Softmax, Unnormalized
 from armillary.dynamics.sums import kernels
 from armillary.dynamics.sums.task import Evaluator, PairSum
 
-__all__ = ["LOWEST", "Pairs", "direct_rows"]
+__all__ = ["LOWEST", "Pairs", "direct_rows", "divisor", "unsuited"]
 
 _SHORT, _LONG, _FEW = 64, 128, 256
 """Tokens in a block of the compiled loops, and up to how many tokens the short one is faster."""
@@ -31,19 +31,7 @@ class Pairs(Evaluator):
     @classmethod
     def obstacle(cls, task: PairSum) -> str | None:
         """Masks, weights that are no exponentials, rows that are no unit vectors, other devices and derivatives."""
-        if not isinstance(task.mask, Full):
-            return f"it knows no {task.mask}"
-        if not task.exponential:
-            return f"its weights are exponentials, not {task.rule}"
-        if isinstance(task.rule, Softmax) and task.beta < LOWEST[task.dtype]:
-            return (
-                f"it compares weights with that of an opposed token: below beta = {LOWEST[task.dtype]:g} all may vanish"
-            )
-        if not task.unit:
-            return "it takes overlaps from distances, which needs unit vectors"
-        if task.device != "cpu" or task.gradient:
-            return "it runs on CPUs and gives no derivatives"
-        return None
+        return unsuited(task, "it takes overlaps from distances, which needs unit vectors")
 
     @classmethod
     def attainable(cls, task: PairSum) -> float:
@@ -80,6 +68,26 @@ class Pairs(Evaluator):
             made(x, *_sums(self.task.beta, x, None if w is None else w.numpy())) for x, w in zip(flat, ws, strict=True)
         ]
         return torch.from_numpy(np.stack(found)).reshape(*rows.shape[:-1], *found[0].shape[1:])
+
+
+def unsuited(task: PairSum, without_unit_rows: str) -> str | None:
+    """What of the task keeps an evaluator from scaled exponentials of unit rows on CPUs, in words; None if nothing.
+
+    Args:
+        task: What is summed.
+        without_unit_rows: What is said where rows are no unit vectors.
+    """
+    if not isinstance(task.mask, Full):
+        return f"it knows no {task.mask}"
+    if not task.exponential:
+        return f"its weights are exponentials, not {task.rule}"
+    if isinstance(task.rule, Softmax) and task.beta < LOWEST[task.dtype]:
+        return f"it compares weights with that of an opposed token: below beta = {LOWEST[task.dtype]:g} all may vanish"
+    if not task.unit:
+        return without_unit_rows
+    if task.device != "cpu" or task.gradient:
+        return "it runs on CPUs and gives no derivatives"
+    return None
 
 
 def divisor(task: PairSum, z: np.ndarray, total: float) -> np.ndarray:

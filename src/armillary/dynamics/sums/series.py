@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from armillary.dynamics.attention import Full, Softmax, Unnormalized
-from armillary.dynamics.sums.pairs import LOWEST, direct_rows, divisor
+from armillary.dynamics.attention import Unnormalized
+from armillary.dynamics.sums.pairs import direct_rows, divisor, unsuited
 from armillary.dynamics.sums.task import Evaluator, PairSum
 
 __all__ = ["Series", "orders"]
@@ -57,19 +57,7 @@ class Series(Evaluator):
         """Another dimension, masks, other weights, rows that are no unit vectors, other devices and derivatives."""
         if task.dim != cls.dimension:
             return f"it is made for dimension {cls.dimension}, not {task.dim}"
-        if not isinstance(task.mask, Full):
-            return f"it knows no {task.mask}"
-        if not task.exponential:
-            return f"its weights are exponentials, not {task.rule}"
-        if isinstance(task.rule, Softmax) and task.beta < LOWEST[task.dtype]:
-            return (
-                f"it compares weights with that of an opposed token: below beta = {LOWEST[task.dtype]:g} all may vanish"
-            )
-        if not task.unit:
-            return "it knows directions only, and these rows are no unit vectors"
-        if task.device != "cpu" or task.gradient:
-            return "it runs on CPUs and gives no derivatives"
-        return None
+        return unsuited(task, "it knows directions only, and these rows are no unit vectors")
 
     @classmethod
     def attainable(cls, task: PairSum) -> float:

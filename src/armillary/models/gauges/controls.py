@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
+from torch import Tensor
 
 from armillary.models.gauges.declaration import Gauge
 from armillary.models.gauges.draws import conditioned, generator_of, orthogonal
@@ -40,6 +41,25 @@ class _Control(Gauge):
         """In words."""
         return f"wrong on purpose: {self.control}, seed {self.seed}"
 
+    @classmethod
+    def standard(cls, *, seed: int, condition_number: float) -> Self:
+        """One draw."""
+        return cls(seed)
+
+
+@dataclass(frozen=True)
+class _ConditionedControl(_Control):
+    condition_number: float
+
+    @classmethod
+    def standard(cls, *, seed: int, condition_number: float) -> Self:
+        """Maps of the condition number that is asked for."""
+        return cls(seed, condition_number)
+
+    def maps(self, heads: int, dim: int, generator: torch.Generator) -> Tensor:
+        """One map a head, `heads dim dim`, float64."""
+        return torch.stack([conditioned(dim, self.condition_number, generator) for _ in range(heads)])
+
 
 @dataclass(frozen=True)
 class UnfoldedRotation(_Control):
@@ -47,11 +67,6 @@ class UnfoldedRotation(_Control):
 
     name: ClassVar[str] = "rotation-without-folding"
     control: ClassVar[str] = "the stream rotated, gains left unfolded"
-
-    @classmethod
-    def standard(cls, *, seed: int, condition_number: float) -> UnfoldedRotation:
-        """One draw."""
-        return cls(seed)
 
     def needs_own_head(self, wiring: Wiring) -> bool:
         """As the rotation does."""
@@ -68,11 +83,6 @@ class FullRotation(_Control):
 
     name: ClassVar[str] = "full-rotation-of-layer-norms"
     control: ClassVar[str] = "a rotation that moves the vector of ones, under LayerNorms"
-
-    @classmethod
-    def standard(cls, *, seed: int, condition_number: float) -> FullRotation:
-        """One draw."""
-        return cls(seed)
 
     def refusal(self, wiring: Wiring) -> str | None:
         """RMS norms allow it."""
@@ -108,17 +118,11 @@ class KeptEpsilon(_Control):
 
 
 @dataclass(frozen=True)
-class GeneralUnderPositions(_Control):
+class GeneralUnderPositions(_ConditionedControl):
     """Any invertible map of queries and keys that positions turn."""
 
-    condition_number: float
     name: ClassVar[str] = "general-query-key-under-rotary"
     control: ClassVar[str] = "queries and keys mapped by a matrix that does not commute with rotary positions"
-
-    @classmethod
-    def standard(cls, *, seed: int, condition_number: float) -> GeneralUnderPositions:
-        """As asked."""
-        return cls(seed, condition_number)
 
     def refusal(self, wiring: Wiring) -> str | None:
         """Nothing is turned."""
@@ -128,22 +132,16 @@ class GeneralUnderPositions(_Control):
         """Map."""
         generator, facts = generator_of(self.seed), wiring.decoder.facts
         for block in wiring.blocks:
-            maps = [conditioned(facts.head_dim, self.condition_number, generator) for _ in block.key.index]
-            mapped_queries_and_keys(wiring, block.number, torch.stack(maps))
+            maps = self.maps(len(block.key.index), facts.head_dim, generator)
+            mapped_queries_and_keys(wiring, block.number, maps)
 
 
 @dataclass(frozen=True)
-class UnmovedBiases(_Control):
+class UnmovedBiases(_ConditionedControl):
     """Queries and keys mapped, their biases left behind."""
 
-    condition_number: float
     name: ClassVar[str] = "query-key-without-biases"
     control: ClassVar[str] = "queries and keys mapped, their biases left as they were"
-
-    @classmethod
-    def standard(cls, *, seed: int, condition_number: float) -> UnmovedBiases:
-        """As asked."""
-        return cls(seed, condition_number)
 
     def refusal(self, wiring: Wiring) -> str | None:
         """No biases, or positions that allow no general map."""
@@ -156,32 +154,25 @@ class UnmovedBiases(_Control):
         generator, facts = generator_of(self.seed), wiring.decoder.facts
         for block in wiring.blocks:
             kept = block.query.bias, block.key.bias
-            maps = [conditioned(facts.head_dim, self.condition_number, generator) for _ in block.key.index]
-            mapped_queries_and_keys(wiring, block.number, torch.stack(maps))
+            maps = self.maps(len(block.key.index), facts.head_dim, generator)
+            mapped_queries_and_keys(wiring, block.number, maps)
             for slots, bias in zip((block.query, block.key), kept, strict=True):
                 slots.put(slots.matrix, bias)
 
 
 @dataclass(frozen=True)
-class UnturnedOutputs(_Control):
+class UnturnedOutputs(_ConditionedControl):
     """Values mapped, the output projection multiplied by the transpose in place of the inverse."""
 
-    condition_number: float
     name: ClassVar[str] = "value-output-transposed"
     control: ClassVar[str] = "values times M, outputs times M transposed in place of its inverse"
-
-    @classmethod
-    def standard(cls, *, seed: int, condition_number: float) -> UnturnedOutputs:
-        """As asked."""
-        return cls(seed, condition_number)
 
     def apply(self, wiring: Wiring) -> None:
         """Map."""
         generator, facts = generator_of(self.seed), wiring.decoder.facts
         for block in wiring.blocks:
             out = block.attention_output.matrix
-            maps = [conditioned(facts.head_dim, self.condition_number, generator) for _ in block.value.index]
-            given = torch.stack(maps).to(out)
+            given = self.maps(len(block.value.index), facts.head_dim, generator).to(out)
             block.value.map_heads(given)
             for head, map_ in zip(wiring.columns(block), given.repeat_interleave(wiring.group, 0), strict=True):
                 out[:, head] = out[:, head] @ map_.T
@@ -193,11 +184,6 @@ class KnowingNeurons(_Control):
 
     name: ClassVar[str] = "neuron-scaling-of-a-smooth-activation"
     control: ClassVar[str] = "neurons scaled by positive numbers although the activation knows its scale"
-
-    @classmethod
-    def standard(cls, *, seed: int, condition_number: float) -> KnowingNeurons:
-        """One draw."""
-        return cls(seed)
 
     def refusal(self, wiring: Wiring) -> str | None:
         """A gate, or an activation that allows it."""
@@ -219,11 +205,6 @@ class VisibleKeyBias(_Control):
 
     name: ClassVar[str] = "key-bias-under-rotary"
     control: ClassVar[str] = "a vector added to the key bias where rotary positions turn it"
-
-    @classmethod
-    def standard(cls, *, seed: int, condition_number: float) -> VisibleKeyBias:
-        """One draw."""
-        return cls(seed)
 
     def refusal(self, wiring: Wiring) -> str | None:
         """Nothing is turned, or there is no bias."""
@@ -248,11 +229,6 @@ class CenteredTie(_Control):
     name: ClassVar[str] = "feature-mean-of-a-tied-unembedding"
     control: ClassVar[str] = "the mean over coordinates removed from the unembedding with the embedding it is tied to"
 
-    @classmethod
-    def standard(cls, *, seed: int, condition_number: float) -> CenteredTie:
-        """There is nothing to draw."""
-        return cls(seed)
-
     def refusal(self, wiring: Wiring) -> str | None:
         """No tie, or norms that read the mean."""
         return read_by_layer_norms_only(wiring) or (None if wiring.tied else "its unembedding is a tensor of its own")
@@ -270,11 +246,6 @@ class CappedShift(_Control):
     name: ClassVar[str] = "unembedding-shift-under-a-cap"
     control: ClassVar[str] = "a vector added to the unembedding rows although logits are capped"
     compared: ClassVar = "log-probabilities"
-
-    @classmethod
-    def standard(cls, *, seed: int, condition_number: float) -> CappedShift:
-        """One draw."""
-        return cls(seed)
 
     def refusal(self, wiring: Wiring) -> str | None:
         """No cap."""

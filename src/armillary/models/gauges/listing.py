@@ -104,6 +104,5 @@ def _kinds() -> Iterator[type[Gauge]]:
     for entry in iter_modules(import_module(room).__path__):
         module = import_module(f"{room}.{entry.name}")
         own = (kind for _, kind in inspect.getmembers(module, inspect.isclass) if kind.__module__ == module.__name__)
-        yield from (
-            kind for kind in own if issubclass(kind, Gauge) and hasattr(kind, "name") and "standard" in vars(kind)
-        )
+        named = (kind for kind in own if issubclass(kind, Gauge) and hasattr(kind, "name"))
+        yield from (kind for kind in named if kind.standard.__func__ is not Gauge.standard.__func__)  # type: ignore[attr-defined]
