@@ -40,6 +40,24 @@ NORM = Style("#D55E00", "dot", "diamond", 1.2)
 PARTS = (("attention", "attention", ATTENTION), ("mlp", "MLP", MLP))
 BUDGETED = ("trained", "trained-qkvo-mlp", "trained-qkvo-gaussian-mlp", "identity-mlp", "gaussian-all")
 SHADED = "Shaded: document-bootstrap intervals."
+FOLLOWED_RUNGS = (
+    "trained", "shuffled", "ablated-mlp", "ablated-attention", "initial-released-seed0", "initial-library-seed0",
+)  # fmt: skip
+STEPS = (
+    ("update_angle", "angle of attention's step", "radians", "mid"),
+    ("update_angle", "angle of the MLP's step", "radians", "block"),
+    ("update_radial", "radial part of the MLP's step", "u.x / |x|²", "block"),
+    ("path_length", "angle turned since the embedding", "radians", ""),
+    ("path_straightness", "straightness of the path", "angle across / angle turned", ""),
+    ("neighbor_overlap_to_previous", "neighbors kept from the layer before", "share of 10", ""),
+    ("neighbor_overlap_to_embedding", "neighbors kept from the embedding", "share of 10", ""),
+    ("groups_born", "groups born", "groups", ""),
+    ("groups_merged", "mergers of groups", "events", ""),
+    ("groups_lost", "groups lost", "groups", ""),
+    ("group_persisting_share", "tokens that stay with their group", "share of tokens", ""),
+)
+"""Variable, title, axis label and tap of the panels of the paths; no tap where a number is of a whole layer."""
+
 FOLLOWED = 6
 """Tokens that are followed through depth."""
 
@@ -79,14 +97,7 @@ def _course(
     scale: str,
 ) -> Panel | None:  # fmt: skip
     where = {"tap": "block", "tokens": "without_first", "preparation": preparation}
-    curves = tuple(
-        curve
-        for name in names
-        if (
-            curve := reading.curve(reading.short(name), reading.look(name, names), measurement, condition=name, **where)
-        )
-        is not None
-    )
+    curves = _curves(reading, names, names, measurement, **where)
     if not curves:
         return None
     if preparation == "normalize" and any(name.startswith("initial") for name in names):
@@ -175,44 +186,12 @@ def budget_sums(reading: LadderReading) -> Drawing | None:
 @figure_of(LadderReading)
 def paths(reading: LadderReading) -> Drawing | None:
     """How far tokens turn through depth, and how straight their paths are."""
-    names = tuple(
-        name
-        for name in (
-            "trained",
-            "shuffled",
-            "ablated-mlp",
-            "ablated-attention",
-            "initial-released-seed0",
-            "initial-library-seed0",
-        )
-        if name in reading.conditions
-    )
+    names = tuple(name for name in FOLLOWED_RUNGS if name in reading.conditions)
     panels = []
-    for variable, title, label, tap in (
-        ("update_angle", "angle of attention's step", "radians", "mid"),
-        ("update_angle", "angle of the MLP's step", "radians", "block"),
-        ("update_radial", "radial part of the MLP's step", "u.x / |x|²", "block"),
-        ("path_length", "angle turned since the embedding", "radians", ""),
-        ("path_straightness", "straightness of the path", "angle across / angle turned", ""),
-        ("neighbor_overlap_to_previous", "neighbors kept from the layer before", "share of 10", ""),
-        ("neighbor_overlap_to_embedding", "neighbors kept from the embedding", "share of 10", ""),
-        ("groups_born", "groups born", "groups", ""),
-        ("groups_merged", "mergers of groups", "events", ""),
-        ("groups_lost", "groups lost", "groups", ""),
-        ("group_persisting_share", "tokens that stay with their group", "share of tokens", ""),
-    ):
+    for variable, title, label, tap in STEPS:
         where = {"tap": tap, "tokens": "without_first"} if tap else {}
         shown_here = tuple(name for name in names if variable != "update_radial" or not name.startswith("ablated"))
-        curves = tuple(
-            curve
-            for name in shown_here
-            if (
-                curve := reading.curve(
-                    reading.short(name), reading.look(name, names), variable, condition=name, **where
-                )
-            )
-            is not None
-        )
+        curves = _curves(reading, shown_here, names, variable, **where)
         if curves:
             panels.append(Panel(title, reading.depth_axis(), Axis(label), curves))
     if not panels:
@@ -305,6 +284,17 @@ def projections(reading: LadderReading) -> Drawing | None:
         told("Numbers of projected states", shown),
         (View((), shown),),
     )
+
+
+def _curves(
+    reading: LadderReading, rungs: tuple[str, ...], among: tuple[str, ...], variable: str, **where: str
+) -> tuple[Curve, ...]:
+    """One curve a rung that has the number, in the look it has among others."""
+    found = (
+        reading.curve(reading.short(name), reading.look(name, among), variable, condition=name, **where)
+        for name in rungs
+    )
+    return tuple(curve for curve in found if curve is not None)
 
 
 def _projected_layers(reading: LadderReading, name: str) -> list[int]:

@@ -32,6 +32,162 @@ RECIPES = ("released", "library")
 """Spreads of fresh weights: what the released configuration says, and what the library fills in."""
 
 
+def _named(
+    name: str, label: str, level: int, scores: str, values: str, mlp: str = NONE, **more: str | float
+) -> Matrices:
+    return Matrices(name=name, label=label, level=level, scores=scores, values=values, mlp=mlp, **more)  # type: ignore[arg-type]
+
+
+ATTENTION: tuple[Rung, ...] = (
+    _named("identity", "identity Q, K, V, beta 1", 2, IDENTITY, IDENTITY),
+    _named("trained-qk", "trained Q, K; identity V", 2, TRAINED, IDENTITY, neighbor="identity", change="trained Q, K"),
+    _named(
+        "trained-vo",
+        "identity Q, K, beta 1; trained V, O",
+        2,
+        IDENTITY,
+        TRAINED,
+        neighbor="identity",
+        change="trained V, O",
+    ),
+    _named(
+        "trained-qkvo",
+        "trained Q, K, V, O; no MLP",
+        2,
+        TRAINED,
+        TRAINED,
+        neighbor="trained-qk",
+        change="trained V, O",
+    ),
+    _named(
+        "trained-qkvo-no-positions",
+        "trained Q, K, V, O; no MLP, no positions",
+        2,
+        TRAINED,
+        TRAINED,
+        positions="none",
+        neighbor="trained-qkvo",
+        change="no positions",
+    ),
+    _named(
+        "trained-qkvo-no-mask",
+        "trained Q, K, V, O; no MLP, no mask",
+        2,
+        TRAINED,
+        TRAINED,
+        mask="full",
+        neighbor="trained-qkvo",
+        change="no mask",
+    ),
+    _named(
+        "spectrum-v",
+        "trained Q, K; V, O of random directions, each head's singular values kept",
+        2,
+        TRAINED,
+        SPECTRUM,
+        neighbor="trained-qkvo",
+        change="random directions in V, O",
+    ),
+    _named(
+        "gaussian",
+        "Gaussian Q, K, V, O, standard deviations kept",
+        2,
+        GAUSSIAN,
+        GAUSSIAN,
+        neighbor="trained-qkvo",
+        change="Gaussian matrices",
+    ),
+    _named(
+        "trained-qkvo-unit-gains",
+        "trained Q, K, V, O; no MLP, norms without gain",
+        2,
+        TRAINED,
+        TRAINED,
+        reading="unit gains",
+        neighbor="trained-qkvo",
+        change="norms without gain",
+    ),
+    _named(
+        "gaussian-unit-gains",
+        "Gaussian Q, K, V, O, standard deviations kept; norms without gain",
+        2,
+        GAUSSIAN,
+        GAUSSIAN,
+        reading="unit gains",
+        neighbor="trained-qkvo-unit-gains",
+        change="Gaussian matrices",
+    ),
+)
+"""Attention matrices alone, at steps of the decoder's pace."""
+
+MLPS: tuple[Rung, ...] = (
+    _named("trained-mlp-only", "trained MLPs alone", 3, NONE, IDENTITY, TRAINED),
+    _named(
+        "trained-qkvo-mlp",
+        "trained Q, K, V, O and MLPs",
+        3,
+        TRAINED,
+        TRAINED,
+        TRAINED,
+        neighbor="trained-qkvo",
+        change="trained MLPs",
+    ),
+    _named(
+        "trained-qkvo-gaussian-mlp",
+        "trained Q, K, V, O; Gaussian MLPs",
+        3,
+        TRAINED,
+        TRAINED,
+        GAUSSIAN,
+        neighbor="trained-qkvo-mlp",
+        change="Gaussian MLPs",
+    ),
+    _named(
+        "identity-mlp",
+        "identity Q, K, V, beta 1; trained MLPs",
+        3,
+        IDENTITY,
+        IDENTITY,
+        TRAINED,
+        neighbor="identity",
+        change="trained MLPs",
+    ),
+    _named(
+        "gaussian-all",
+        "Gaussian Q, K, V, O and MLPs, standard deviations kept",
+        3,
+        GAUSSIAN,
+        GAUSSIAN,
+        GAUSSIAN,
+        neighbor="trained-qkvo-mlp",
+        change="Gaussian matrices",
+    ),
+    _named(
+        "unit-gains",
+        "trained Q, K, V, O and MLPs, norms without gain",
+        3,
+        TRAINED,
+        TRAINED,
+        TRAINED,
+        reading="unit gains",
+        neighbor="trained-qkvo-mlp",
+        change="norms without gain",
+    ),
+    _named(
+        "no-norm",
+        "trained Q, K, V, O and MLPs read the unit rows themselves",
+        3,
+        TRAINED,
+        TRAINED,
+        TRAINED,
+        reading="no norm",
+        neighbor="unit-gains",
+        change="no norm",
+    ),
+)
+"""With MLPs."""
+
+
 def ladder(decoder: Decoder) -> tuple[tuple[str, Rung], ...]:
     """Every rung with the group it belongs to, the decoder itself first: its pace is what others follow.
 
@@ -108,192 +264,28 @@ def _idealized(facts: DecoderFacts) -> list[Rung]:
     return found
 
 
-def _named(
-    name: str, label: str, level: int, scores: str, values: str, mlp: str = NONE, **more: str | float
-) -> Matrices:
-    return Matrices(name=name, label=label, level=level, scores=scores, values=values, mlp=mlp, **more)  # type: ignore[arg-type]
-
-
 def _attention(facts: DecoderFacts) -> list[Rung]:
-    found = [
-        _named("identity", "identity Q, K, V, beta 1", 2, IDENTITY, IDENTITY),
-        _named(
-            "trained-qk", "trained Q, K; identity V", 2, TRAINED, IDENTITY, neighbor="identity", change="trained Q, K"
-        ),
-        _named(
-            "trained-vo",
-            "identity Q, K, beta 1; trained V, O",
-            2,
-            IDENTITY,
-            TRAINED,
-            neighbor="identity",
-            change="trained V, O",
-        ),
-        _named(
-            "trained-qkvo",
-            "trained Q, K, V, O; no MLP",
-            2,
-            TRAINED,
-            TRAINED,
-            neighbor="trained-qk",
-            change="trained V, O",
-        ),
-        _named(
-            "trained-qkvo-no-positions",
-            "trained Q, K, V, O; no MLP, no positions",
-            2,
-            TRAINED,
-            TRAINED,
-            positions="none",
-            neighbor="trained-qkvo",
-            change="no positions",
-        ),
-        _named(
-            "trained-qkvo-no-mask",
-            "trained Q, K, V, O; no MLP, no mask",
-            2,
-            TRAINED,
-            TRAINED,
-            mask="full",
-            neighbor="trained-qkvo",
-            change="no mask",
-        ),
-        _named(
-            "spectrum-v",
-            "trained Q, K; V, O of random directions, each head's singular values kept",
-            2,
-            TRAINED,
-            SPECTRUM,
-            neighbor="trained-qkvo",
-            change="random directions in V, O",
-        ),
-        _named(
-            "gaussian",
-            "Gaussian Q, K, V, O, standard deviations kept",
-            2,
-            GAUSSIAN,
-            GAUSSIAN,
-            neighbor="trained-qkvo",
-            change="Gaussian matrices",
-        ),
-        _named(
-            "trained-qkvo-unit-gains",
-            "trained Q, K, V, O; no MLP, norms without gain",
-            2,
-            TRAINED,
-            TRAINED,
-            reading="unit gains",
-            neighbor="trained-qkvo",
-            change="norms without gain",
-        ),
-        _named(
-            "gaussian-unit-gains",
-            "Gaussian Q, K, V, O, standard deviations kept; norms without gain",
-            2,
-            GAUSSIAN,
-            GAUSSIAN,
-            reading="unit gains",
-            neighbor="trained-qkvo-unit-gains",
-            change="Gaussian matrices",
-        ),
+    fresh = [
+        _fresh(recipe, "qkvo", f"fresh Q, K, V, O ({recipe} spread); no MLP", 2, NONE, "trained-qkvo")
+        for recipe in _recipes(facts)
     ]
-    for recipe in _recipes(facts):
-        source = f"initial-{recipe}-seed0"
-        found.append(
-            _named(
-                f"{recipe}-qkvo",
-                f"fresh Q, K, V, O ({recipe} spread); no MLP",
-                2,
-                source,
-                source,
-                neighbor="trained-qkvo",
-                change="fresh matrices",
-            )
-        )
-    return list(found)
+    return [*ATTENTION, *fresh]
 
 
 def _mlp(facts: DecoderFacts) -> list[Rung]:
-    found = [
-        _named("trained-mlp-only", "trained MLPs alone", 3, NONE, IDENTITY, TRAINED),
-        _named(
+    fresh = [
+        _fresh(
+            recipe, "all", f"fresh Q, K, V, O and MLPs ({recipe} spread)", 3, f"initial-{recipe}-seed0",
             "trained-qkvo-mlp",
-            "trained Q, K, V, O and MLPs",
-            3,
-            TRAINED,
-            TRAINED,
-            TRAINED,
-            neighbor="trained-qkvo",
-            change="trained MLPs",
-        ),
-        _named(
-            "trained-qkvo-gaussian-mlp",
-            "trained Q, K, V, O; Gaussian MLPs",
-            3,
-            TRAINED,
-            TRAINED,
-            GAUSSIAN,
-            neighbor="trained-qkvo-mlp",
-            change="Gaussian MLPs",
-        ),
-        _named(
-            "identity-mlp",
-            "identity Q, K, V, beta 1; trained MLPs",
-            3,
-            IDENTITY,
-            IDENTITY,
-            TRAINED,
-            neighbor="identity",
-            change="trained MLPs",
-        ),
-        _named(
-            "gaussian-all",
-            "Gaussian Q, K, V, O and MLPs, standard deviations kept",
-            3,
-            GAUSSIAN,
-            GAUSSIAN,
-            GAUSSIAN,
-            neighbor="trained-qkvo-mlp",
-            change="Gaussian matrices",
-        ),
-        _named(
-            "unit-gains",
-            "trained Q, K, V, O and MLPs, norms without gain",
-            3,
-            TRAINED,
-            TRAINED,
-            TRAINED,
-            reading="unit gains",
-            neighbor="trained-qkvo-mlp",
-            change="norms without gain",
-        ),
-        _named(
-            "no-norm",
-            "trained Q, K, V, O and MLPs read the unit rows themselves",
-            3,
-            TRAINED,
-            TRAINED,
-            TRAINED,
-            reading="no norm",
-            neighbor="unit-gains",
-            change="no norm",
-        ),
-    ]
-    for recipe in _recipes(facts):
-        source = f"initial-{recipe}-seed0"
-        found.append(
-            _named(
-                f"{recipe}-all",
-                f"fresh Q, K, V, O and MLPs ({recipe} spread)",
-                3,
-                source,
-                source,
-                source,
-                neighbor="trained-qkvo-mlp",
-                change="fresh matrices",
-            )
         )
-    return list(found)
+        for recipe in _recipes(facts)
+    ]  # fmt: skip
+    return [*MLPS, *fresh]
+
+
+def _fresh(recipe: str, what: str, label: str, level: int, mlp: str, neighbor: str) -> Matrices:
+    source = f"initial-{recipe}-seed0"
+    return _named(f"{recipe}-{what}", label, level, source, source, mlp, neighbor=neighbor, change="fresh matrices")
 
 
 def _equal(facts: DecoderFacts) -> list[Rung]:
