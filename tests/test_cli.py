@@ -1146,7 +1146,7 @@ def test_an_export_that_cannot_be_written_ends_with_2_and_one_sentence(
 
 def test_the_laboratory_has_every_option_it_promises() -> None:
     options = {line.split()[0] for line in help_of("lab") if line.startswith("--")}
-    promised = "model revision tokenizer allow-pickle trust-remote-code states axes states-array documents genre separator text-column id-column cut conditions layers max-documents max-tokens batch-size device dtype seed level out threads memory-limit backend workers address preset dry-run json quiet"
+    promised = "model revision tokenizer allow-pickle trust-remote-code states axes states-array documents genre separator text-column id-column cut conditions gauges layers max-documents max-tokens batch-size device dtype seed level out threads memory-limit backend workers address preset dry-run json quiet"
     assert options == {f"--{name}" for name in (*promised.split(), "help")}
 
 

@@ -78,6 +78,13 @@ def lab(
             f"Default: {', '.join(PRESETS[DEFAULT_PRESET].conditions)}, or those of the preset."
         ),
     ] = None,
+    gauges: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Re-parametrizations of the decoder that leave its function unchanged, for the statement: all, none, "
+            "or names. Repeat the option or separate by commas. Default: all."
+        ),
+    ] = None,
     layers: Annotated[str | None, typer.Option(help="For example 0,5,10-30. Default: all; 0 is the embedding.")] = None,
     max_documents: Annotated[
         int | None, typer.Option(min=1, help=f"The first N that are long enough. {_from_preset('documents')}")
@@ -160,7 +167,7 @@ def lab(
         study = laboratory(
             chosen, source=source, corpus=corpus, conditions=conditions, layers=layers,
             max_documents=max_documents, max_tokens=max_tokens, batch_size=batch_size, seed=seed, level=level,
-            threads=threads, memory_limit=memory_limit,
+            threads=threads, memory_limit=memory_limit, gauges=gauges,
         )  # fmt: skip
         if dry_run:
             _print_estimate(study, as_json=as_json)

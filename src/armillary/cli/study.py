@@ -41,7 +41,7 @@ def require_interval(*, level: float, documents: int) -> None:
 def laboratory(
     preset: Preset, *, source: Source, corpus: Corpus, conditions: list[str] | None, layers: str | None,
     max_documents: int | None, max_tokens: int | None, batch_size: int, seed: int, level: float,
-    threads: int | None, memory_limit: str | None,
+    threads: int | None, memory_limit: str | None, gauges: list[str] | None = None,
 ) -> Laboratory:  # fmt: skip
     """The laboratory that the options of `armillary lab` ask for, with its decoder loaded and its documents cut.
 
@@ -52,6 +52,7 @@ def laboratory(
     from armillary.studies.memory import bytes_of
 
     asked, ranges = _conditions(conditions or preset.conditions), layer_ranges(layers)
+    reparametrized = _gauges(gauges)
     decoder = source.load()
     if decoder.tokenizer is None:
         raise ArgumentError(
@@ -68,9 +69,20 @@ def laboratory(
     return Laboratory(
         decoder, evaluation, list(asked.values()), layers=chosen,
         calibration=corpus.calibration(decoder, evaluation), level=level, seed=seed, batch_size=batch_size,
-        threads=threads, memory_limit=None if memory_limit is None else bytes_of(memory_limit),
+        threads=threads, gauges=reparametrized, memory_limit=None if memory_limit is None else bytes_of(memory_limit),
         preset=preset.but(*(name for name, given in own.items() if given is not None)),
     )  # fmt: skip
+
+
+def _gauges(texts: list[str] | None) -> tuple[str, ...]:
+    """The re-parametrizations asked for; an unknown name is refused before a model is loaded."""
+    from armillary.models.gauges.listing import named_gauges
+
+    asked = tuple(one.strip() for given in texts or ("all",) for one in given.split(","))
+    if asked == ("none",):
+        return ()
+    named_gauges(asked)
+    return asked
 
 
 def _conditions(texts: Sequence[str]) -> dict[str, Condition]:

@@ -11,7 +11,7 @@ from armillary.invariance.verdicts import Verdict
 from armillary.records.gauged import PLACE_WORDS, GaugedNumbers, PlacedNumber
 from armillary.terms import measurement_name, measurement_words, preparation_words
 
-__all__ = ["AtPlace", "at_places", "number_words", "summary_text", "unmoved_words"]
+__all__ = ["AtPlace", "at_places", "number_words", "part_by_place", "summary_text", "unmoved_words"]
 
 MOST = 3
 """How many numbers of a place are named, where some of them stay."""
@@ -86,11 +86,28 @@ def summary_text(found: GaugedNumbers, *, level: float, resamples: int, seed: in
         lines.append(one.proof)
         lines += [f"  {entry}" for entry in entries if entry.gauge == gauge]
     lines += [f"{gauge}: refused, {why}" for gauge, why in found.refused.items()]
+    lines += [f"{gauge}: not verified, nothing was measured ({why})" for gauge, why in found.failed.items()]
     return "\n".join([*lines, "", unmoved_words(found, level=level, resamples=resamples, seed=seed)])
 
 
 def unmoved_words(found: GaugedNumbers, *, level: float, resamples: int, seed: int) -> str:
     """Which numbers no gauge moved at any layer, and which belong to a basis that training chose, in two sentences.
+
+    Args:
+        found: numbers before and after.
+        level: nominal coverage of the intervals.
+        resamples: how often documents are resampled.
+        seed: of the resampling.
+    """
+    still, moved = part_by_place(found, level=level, resamples=resamples, seed=seed)
+    first = (
+        f"Unmoved by every listed re-parametrization that leaves the function unchanged: {'; '.join(still) or 'none'}."
+    )
+    return f"{first} Depending on a basis that training happened to choose: {'; '.join(moved) or 'none'}."
+
+
+def part_by_place(found: GaugedNumbers, *, level: float, resamples: int, seed: int) -> tuple[list[str], list[str]]:
+    """What no gauge moved at any layer, and what some did, place by place in words.
 
     Args:
         found: numbers before and after.
@@ -116,10 +133,7 @@ def unmoved_words(found: GaugedNumbers, *, level: float, resamples: int, seed: i
             which = [number_words(number) for number, names in here.items() if names]
             few = f"{', '.join(which)}" if len(which) <= MOST else f"{len(which)} of {len(here)} numbers"
             moved.append(f"{where}, {few if kept else f'all {len(here)} numbers'} (by {by})")
-    first = (
-        f"Unmoved by every listed re-parametrization that leaves the function unchanged: {'; '.join(still) or 'none'}."
-    )
-    return f"{first} Depending on a basis that training happened to choose: {'; '.join(moved) or 'none'}."
+    return still, moved
 
 
 def number_words(number: str) -> str:

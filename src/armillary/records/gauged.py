@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,6 +90,9 @@ class GaugedNumbers:
             1e-8.
         under: gauges that were verified, by name.
         refused: gauges that the decoder does not admit, with the reason.
+        failed: gauges that were applied and moved the outputs, with the difference in words; nothing else is known of
+            them.
+        tokens: of each document, the first one included; 0 where a record does not say.
     """
 
     decoder: str
@@ -99,6 +102,8 @@ class GaugedNumbers:
     floor: np.ndarray
     under: Mapping[str, UnderGauge]
     refused: Mapping[str, str]
+    failed: Mapping[str, str] = field(default_factory=dict)
+    tokens: int = 0
 
     def verdicts(self, gauge: str, *, level: float, resamples: int, seed: int) -> list[Verdict]:
         """A verdict on every number under one gauge, in the order of `numbers`.
@@ -160,6 +165,8 @@ class GaugedNumbers:
             "decoder": self.decoder,
             "tokens": "without_first",
             "refused": json.dumps(dict(self.refused)),
+            "failed": json.dumps(dict(self.failed)),
+            "tokens_each": self.tokens,
             "labels": json.dumps({name: one.label for name, one in self.under.items()}),
             "proofs": json.dumps({name: one.proof for name, one in self.under.items()}),
             "reasons": json.dumps(texts),
@@ -223,4 +230,6 @@ class GaugedNumbers:
                 for g, name in enumerate(dataset["gauge"].values)
             },
             refused=held["refused"],
+            failed=json.loads(str(attrs.get("failed", "{}"))),
+            tokens=int(attrs.get("tokens_each", 0)),
         )

@@ -46,6 +46,7 @@ __all__ = [
     "Journal",
     "calibration_unit",
     "chunk_unit",
+    "gauges_unit",
     "is_journal",
     "partial_of",
     "proof_unit",
@@ -294,6 +295,11 @@ def chunk_unit(condition: int, start: int) -> str:
 def calibration_unit(condition: int) -> str:
     """The name of a calibration's file."""
     return f"{condition:02d}-calibration.npz"
+
+
+def gauges_unit() -> str:
+    """The name of the file of numbers before and after re-parametrizations of the decoder."""
+    return "gauges.npz"
 
 
 def rounding_unit(condition: int) -> str:

@@ -15,6 +15,7 @@ from armillary.records import storage
 from armillary.records.assembly import Part, Variable, assembled
 from armillary.records.cells import KIND, stored_cells
 from armillary.records.floors import with_floors
+from armillary.records.gauge_unit import with_gauges
 from armillary.records.journal import (
     IDS,
     REASON,
@@ -22,6 +23,7 @@ from armillary.records.journal import (
     Journal,
     calibration_unit,
     chunk_unit,
+    gauges_unit,
     proof_unit,
     rounding_unit,
 )
@@ -70,6 +72,9 @@ def stored(folder: Path) -> storage.Stored:
     dataset = with_floors(dataset, variables, floors, said)
     if without := {finished.names[c]: str(one[REASON]) for c, one in floors.items() if REASON in one}:
         provenance["rounding_not_measured"] = without
+    if gauges_unit() in journal.units():
+        dataset, why = with_gauges(dataset, journal.arrays(gauges_unit()))
+        provenance |= {"gauges_not_measured": why} if why else {}
     if not finished.everything:
         provenance["partial"] = finished.words()
         study["conditions"] = finished.names

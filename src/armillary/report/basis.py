@@ -8,7 +8,9 @@ from armillary.figures.reading import Reading
 from armillary.invariance.judgment import Audit, Judgment
 from armillary.invariance.verdicts import WORDS
 from armillary.records.audits import FLOOR, VALUE, groups
-from armillary.report.markup import UNDEFINED, Markup, element, interval, join, listed, minus, paragraph, table
+from armillary.report.gauge_columns import GaugeColumns
+from armillary.report.markup import UNDEFINED, Markup, element, join, listed, minus, paragraph, table
+from armillary.report.verdict_cells import MOVED, cell
 from armillary.terms import (
     MEASUREMENTS,
     TOKENS,
@@ -30,8 +32,6 @@ ONE_NORM = "pre"
 """Where norms must stand for that: a norm behind a sublayer binds its output to its coordinates."""
 
 KEPT = ("proved and survived", "survived")
-MOVED = ("changes", "claim refuted")
-CLASSES = {"proved and survived": "proved", "survived": "kept", "changes": "moved", "claim refuted": "refuted"}
 
 
 def admitted(reading: Reading) -> tuple[str, ...]:
@@ -46,10 +46,13 @@ def admitted(reading: Reading) -> tuple[str, ...]:
 def statement(reading: Reading) -> Markup:
     """The statement in words, and the table."""
     found = reading.audits
+    gauged = GaugeColumns.of(reading)
     if not found:
-        return paragraph("This record holds no mapped states, so the statement was not computed.")
+        return join(
+            [paragraph("This record holds no mapped states, so the statement was not computed."), gauged.words()]
+        )
     every = [one for audit in found.values() for one in audit.judgments]
-    first, *others = _sentences(reading, every)
+    first, *others = _sentences(reading, every, gauged=bool(gauged))
     gain = (
         "The gain of the next norm can be folded into the matrices that follow it without changing any output of the "
         "network. A number that moves under it belongs to one of several metrics between which the architecture does "
@@ -58,17 +61,19 @@ def statement(reading: Reading) -> Markup:
     return join(
         [
             _refuted(every),
-            paragraph(element("strong", first), " ", " ".join(others)),
+            gauged.words(),
+            paragraph(first if gauged else element("strong", first), " ", " ".join(others)),
             paragraph(_how(reading, found)),
             paragraph(gain) if any(one.transformation == GAIN for one in every) else "",
-            _tables(reading, found),
+            _tables(reading, found, gauged),
+            gauged.elsewhere(),
             _meanings(),
             _reasons(every),
         ]
     )
 
 
-def _sentences(reading: Reading, every: Sequence[Judgment]) -> list[str]:
+def _sentences(reading: Reading, every: Sequence[Judgment], *, gauged: bool) -> list[str]:
     """What survives a re-parametrization, what depends on a basis, what nothing moved, and what was not tried."""
     measurements = list(dict.fromkeys(one.measurement for one in every))
     maps = list(dict.fromkeys(one.transformation for one in every))
@@ -82,11 +87,16 @@ def _sentences(reading: Reading, every: Sequence[Judgment]) -> list[str]:
     sentences = (
         (
             "Of the numbers above, these are unmoved by every listed transformation that a re-parametrization of this "
-            f"decoder can bring about and that leaves its function unchanged ({listed(possible)}): {{}}.",
+            f"decoder can bring about and that leaves its function unchanged ({listed(possible)}): {{}}."
+            if not gauged
+            else "Under the transformations that re-parametrizations can bring about in the stream or in what the next "
+            f"norm makes of it ({listed(possible)}), these numbers of the stream stay: {{}}.",
             told(stays, measurements) or ("none" if possible else ""),
         ),
         (
-            "These depend on a basis or a metric that training happened to choose: {}.",
+            "These depend on a basis or a metric that training happened to choose: {}."
+            if not gauged
+            else "These would move with such a basis or metric: {}.",
             told(basis, measurements),
         ),
         (
@@ -162,21 +172,22 @@ def _untested(reading: Reading, measurements: list[str]) -> list[str]:
     ]
 
 
-def _tables(reading: Reading, found: Mapping[int, Audit]) -> Markup:
+def _tables(reading: Reading, found: Mapping[int, Audit], gauged: GaugeColumns) -> Markup:
     """Every number at one layer, and behind a fold the others."""
     layers = list(found)
     main = layers[(len(layers) - 1) // 2]
-    others = [_table(reading, found[layer], layer) for layer in layers if layer != main]
+    others = [_table(reading, found[layer], layer, gauged) for layer in layers if layer != main]
     folded = element("details", element("summary", "The same at the other layers"), *others) if others else ""
-    return join([_table(reading, found[main], main), folded])
+    return join([_table(reading, found[main], main, gauged), folded])
 
 
-def _table(reading: Reading, audit: Audit, layer: int) -> Markup:
+def _table(reading: Reading, audit: Audit, layer: int, gauged: GaugeColumns) -> Markup:
     named = groups(reading.dataset)
     heads: list[object] = ["", "before"]
     for name in audit.transformations:
         under = [element("small", named[name], class_="part")] if name in named else []
         heads.append(join([name, *under]))
+    heads += gauged.heads()
     rows: list[list[object]] = []
     titles = {name: measurement_words(measurement_name(name)[0]) for name in audit.measurements}
     for title in dict.fromkeys(titles.values()):
@@ -186,48 +197,21 @@ def _table(reading: Reading, audit: Audit, layer: int) -> Markup:
             before = judgments[0].verdict.before
             shown = UNDEFINED if before != before else element("span", minus(f"{before:.4g}"), class_="num")
             preparation = preparation_words(name.partition(" | ")[2])
-            rows.append([preparation, element("td", shown, class_="value"), *(_cell(one) for one in judgments)])
+            rows.append(
+                [
+                    preparation,
+                    element("td", shown, class_="value"),
+                    *(cell(one) for one in judgments),
+                    *gauged.cells(name, layer),
+                ]
+            )
     return table(
         f"{layer_words(layer).capitalize()}: the verdict on each number under each transformation; where it changes, "
-        "by how much, paired by document.",
+        f"by how much, paired by document.{gauged.caption()}",
         heads,
         rows,
         class_="verdicts",
     )
-
-
-def _cell(one: Judgment) -> Markup:
-    verdict = one.verdict
-    if verdict.word == "undefined":
-        return element("td", UNDEFINED)
-    hint = f"difference {verdict.difference:.1e}, floor {verdict.floor:.1e}" + (
-        f"; {verdict.reason}" if verdict.reason else ""
-    )
-    kind = f"value {CLASSES.get(verdict.word, '')}".strip()
-    if verdict.word not in MOVED:
-        return element("td", verdict.word, class_=kind, title=hint)
-    begun = "claim refuted: changes by " if verdict.word == "claim refuted" else "changes by "
-    if one.on_witness_only and one.witness is not None:
-        shown = one.witness
-        words = f"on a witness ({shown.witness}: {minus(f'{shown.before:.4g}')} to {minus(f'{shown.after:.4g}')})"
-        below = element("small", "unmoved on these documents", class_="part")
-        return element("td", begun.removesuffix(" by ") + " ", words, below, class_=kind, title=hint)
-    ends = (verdict.difference, verdict.low, verdict.high, verdict.documents)
-    return element("td", begun, interval(ends, verdict.level, verdict.documents), _beside(one), class_=kind, title=hint)
-
-
-def _beside(one: Judgment) -> Markup:
-    """The relative change; or what a mean difference near zero hides: that single documents moved, up or down."""
-    verdict = one.verdict
-    if verdict.largest == float("inf"):
-        words = "defined on one side only in a document"
-    elif verdict.low <= 0 <= verdict.high and abs(verdict.before) > verdict.floor:
-        words = f"up to {100 * verdict.largest / abs(verdict.before):.3g}% in a document"
-    elif verdict.relative == verdict.relative:
-        words = minus(f"{100 * verdict.relative:+.3g}%")
-    else:
-        return Markup("")
-    return element("small", Markup(words) if "−" in words else words, class_="part")
 
 
 def _meanings() -> Markup:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from armillary.figures.reading import Reading
-from armillary.records.gauge_summary import AtPlace, at_places, number_words, unmoved_words
+from armillary.records.gauge_summary import AtPlace, at_places, number_words
 from armillary.records.gauged import PLACE_WORDS, GaugedNumbers
 from armillary.report.markup import Markup, element, join, paragraph, table
 
-__all__ = ["gauges_section"]
+__all__ = ["gauges_of_laboratory", "gauges_section"]
 
 _LEAD = (
     "A gauge gives the decoder other weights that compute the same function. Each was applied to a copy in float64 and "
@@ -40,13 +40,36 @@ def gauges_section(reading: Reading) -> Markup | None:
         rows.append((element("span", gauge, title=one.label), proof, *(_cell(by_place[place]) for place in places)))
     parts = [
         paragraph(_LEAD),
-        paragraph(unmoved_words(found, level=level, resamples=resamples, seed=seed)),
         table(_CAPTION, ("gauge", "outputs moved by", *(PLACE_WORDS[place] for place in places)), rows),
     ]
     if found.refused:
         refused = [element("li", f"{gauge}: {why}") for gauge, why in found.refused.items()]
         parts += [paragraph("Not admitted by this decoder:"), element("ul", *refused)]
+    if found.failed:
+        failed = [element("li", f"{gauge}: {why}") for gauge, why in found.failed.items()]
+        words = "Not verified: these moved the outputs of this decoder, so that they are no gauges of it. Nothing was "
+        parts.append(element("div", paragraph(words + "measured under them."), element("ul", *failed), class_="flag"))
     return join(parts)
+
+
+def gauges_of_laboratory(reading: Reading) -> Markup:
+    """The same of a laboratory, or in a sentence why its record holds nothing of gauges.
+
+    Args:
+        reading: of its record.
+    """
+    return gauges_section(reading) or paragraph(f"Re-parametrizations of the decoder: {_why_none(reading)}.")
+
+
+def _why_none(reading: Reading) -> str:
+    why, asked = reading.provenance.get("gauges_not_measured"), reading.study.get("gauges")
+    if why:
+        return f"not measured, since {str(why).rstrip('.')}"
+    if reading.study.get("kind") != "laboratory":
+        return "not measured, since states without their decoder have no weights to re-parametrize"
+    if asked is None:
+        return "none, since this record is older than those of a laboratory; armillary audit --gauges all applies them"
+    return "not measured yet" if asked else "left out of this run (--gauges none)"
 
 
 def _cell(entry: AtPlace) -> Markup:

@@ -20,6 +20,7 @@ from armillary.report.basis import statement
 from armillary.report.climbed import ladder_page
 from armillary.report.diagnosed import diagnosis_page
 from armillary.report.diagrammed import diagram_page
+from armillary.report.gauged import gauges_of_laboratory
 from armillary.report.limits import limits
 from armillary.report.markup import Markup, element, join
 from armillary.report.provenance import provenance
@@ -89,7 +90,13 @@ SECTIONS: tuple[tuple[str, str, str, tuple[str | Content, ...]], ...] = (
         "statement",
         "Which numbers survive which transformation",
         "Audit",
-        (lambda known: statement(known.reading), "verdicts", "change_of_basis"),
+        (
+            lambda known: statement(known.reading),
+            "verdicts",
+            "change_of_basis",
+            lambda known: gauges_of_laboratory(known.reading),
+            "before_and_after_gauges",
+        ),
     ),
     ("limits", "What these numbers do not show", "Limits", (limits,)),
     ("methods", "Methods", "Methods", (methods, definitions)),

@@ -17,12 +17,15 @@ from armillary.models.anatomy import Decoder
 from armillary.models.gauges.declaration import Gauge
 from armillary.models.gauges.listing import gauges_of
 from armillary.models.gauges.places import overheard
-from armillary.models.gauges.verification import GaugeTrial, Untie
+from armillary.models.gauges.verification import GaugeTrial, Untie, require_held
 from armillary.observables.declaration import Measurement
 from armillary.records.gauged import GaugedNumbers, UnderGauge
 from armillary.studies.placed import Ledger, reason_for
 
-__all__ = ["numbers_under"]
+__all__ = ["Failing", "numbers_under"]
+
+Failing = Literal["stop", "told"]
+"""What a gauge that moves the outputs does to the others: ends the study, or stands as failed beside them."""
 
 LEAST = 1024 * torch.finfo(torch.float64).eps
 """The floor below which none goes, relative to the largest value that a number took."""
@@ -36,6 +39,7 @@ def numbers_under(
     layers: Sequence[int],
     measurements: Sequence[Measurement] | None = None,
     untie: Untie = "by copy",
+    failing: Failing = "stop",
 ) -> GaugedNumbers:
     """Verify each gauge on the documents and measure the same numbers before and after it, in float64.
 
@@ -47,6 +51,7 @@ def numbers_under(
         measurements: of the stream; None takes the laboratory's own. Those of them that a laboratory takes at other
             taps are taken after the norm, of queries, keys, values and neurons too.
         untie: "by copy" or "never", see `GaugeTrial`.
+        failing: what a gauge that moves the outputs does, see `Failing`.
 
     Returns:
         Numbers before and after, with floors, reasons and the proof of every gauge.
@@ -54,7 +59,8 @@ def numbers_under(
     Raises:
         ArgumentError: half precision, too few tokens, a layer that is not there, a measurement that needs calibration.
         UnsupportedModelError: a family whose parts are not known well enough.
-        CheckMissed: a gauge moves the outputs: nothing is measured further, and the message carries the difference.
+        CheckMissed: a gauge moves the outputs and `failing` is "stop": nothing is measured further, and the message
+            carries the difference.
     """
     _require_uncalibrated(measurements)
     dtype = next(decoder.model.parameters()).dtype
@@ -78,13 +84,18 @@ def numbers_under(
     with watch(narrow):
         narrow.hidden(trial.ids)
     floor = np.maximum(_floors(before.numpy(), heard[-1].table()[1].numpy(), share), heard[0].floor(names).numpy())
-    under, refused = {}, {}
+    under, refused, failed = {}, {}, {}
     for name, gauge in (gauges_of(decoder, untie=untie).admitted if gauges is None else gauges).items():
         why = trial.refusal(gauge)
         if why is not None:
             refused[name] = why
             continue
-        _, proof = trial.under(gauge)
+        del heard[1:]  # of the others only what came out of them is kept
+        proof = trial.proof(gauge)
+        if failing == "told" and not proof.held:
+            failed[name] = str(proof)
+            continue
+        require_held(proof)
         under[name] = UnderGauge(
             label=gauge.label,
             proof=str(proof),
@@ -97,7 +108,9 @@ def numbers_under(
     if gauges is None:
         refused = dict(gauges_of(decoder, untie=untie).refused)
     titles = getattr(documents, "titles", None) or tuple(f"document {k}" for k in range(1, len(trial.ids) + 1))
-    return GaugedNumbers(decoder.facts.name, tuple(titles), names, before.numpy(), floor, under, refused)
+    return GaugedNumbers(
+        decoder.facts.name, tuple(titles), names, before.numpy(), floor, under, refused, failed, ids.shape[1]
+    )
 
 
 def _narrowed(decoder: Decoder) -> Decoder:

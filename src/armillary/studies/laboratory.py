@@ -18,6 +18,7 @@ from armillary.estimates import require_choices
 from armillary.models.conditions import Condition
 from armillary.models.decoder import Decoder
 from armillary.models.documents import Documents
+from armillary.models.gauges.listing import named_gauges
 from armillary.observables.between import BetweenMeasurement
 from armillary.observables.cloud import STEPS, Calibration
 from armillary.observables.declaration import Measurement
@@ -26,6 +27,7 @@ from armillary.records.record import Record
 from armillary.studies.backend import Backend
 from armillary.studies.chunk import Bench, Chunk, partition
 from armillary.studies.collector import Setting
+from armillary.studies.gauged import memory_of_gauges
 from armillary.studies.layout import Layout
 from armillary.studies.memory import MIB, MemoryNeed, largest_batch
 from armillary.studies.passes import calibrate
@@ -56,6 +58,9 @@ class Laboratory:
         layers: Which layers to measure, 0 (embedding) to the number of blocks; all if None.
         calibration: Documents disjoint from the others, for the corpus-mean and rogue-coordinate views; without them
             these views are left out.
+        gauges: Re-parametrizations of the decoder that leave its function unchanged, by name; ("all",) for all, () for
+            none. Those that the decoder admits are verified, and numbers measured before and after them, on a few short
+            documents at the statement's layers.
         plan: Bins, thresholds, token policy.
         level: Nominal coverage of the intervals.
         resamples: How many times documents are resampled.
@@ -78,6 +83,7 @@ class Laboratory:
     between: Sequence[BetweenMeasurement] | None = None
     layers: Sequence[int] | None = None
     calibration: Documents | None = None
+    gauges: Sequence[str] = ("all",)
     plan: Plan = field(default_factory=Plan)
     level: float = 0.95
     resamples: int = 2000
@@ -141,6 +147,8 @@ class Laboratory:
             measurements = default_measurements(calibrated=self.calibration is not None)
         between = default_between_layers() if self.between is None else self.between
         check_measurements(measurements, between, calibrated=self.calibration is not None)
+        named_gauges(tuple(self.gauges), condition_number=self.plan.gauge_condition)
+        object.__setattr__(self, "gauges", tuple(self.gauges))
         object.__setattr__(self, "layers", chosen)
         object.__setattr__(self, "measurements", tuple(measurements))
         object.__setattr__(self, "between", tuple(between))
@@ -287,7 +295,8 @@ class Laboratory:
             "estimated_seconds": round(each * passes),
             "batch_size": settled.batch_size,
             "model_mib": math.ceil(need.model / MIB),
-            "beyond_the_model_mib": math.ceil(need.beyond / MIB),
+            "gauges": list(self.gauges),
+            "beyond_the_model_mib": math.ceil(max(need.beyond, memory_of_gauges(self)) / MIB),
             "record_mib": math.ceil(need.record / MIB),
         }
 
@@ -324,5 +333,6 @@ class Laboratory:
                 "rule": "none" if self.calibration is None else self.calibration.rule,
                 "count": len(self.calibration or ()),
             },
+            "gauges": list(self.gauges),
             "plan": self.plan.choices(),
         }

@@ -128,6 +128,9 @@ class Plan:
         followed: The grouping whose groups are followed from layer to layer, of centered, normalized rows.
         majority: When groups of neighboring layers are linked.
         rounding_documents: How many documents pass once more in the next wider type, for the rounding floor; 0: none.
+        gauge_documents: How many documents, from the first, re-parametrizations are verified and measured on.
+        gauge_tokens: How many tokens of each of them, from the first.
+        gauge_condition: Condition number of the general maps among re-parametrizations.
 
     Raises:
         ArgumentError: If there is no number of attention of such a name, or one comes twice.
@@ -144,6 +147,9 @@ class Plan:
     followed: Grouping = GROUPS
     majority: Majority = MAJORITY
     rounding_documents: int = 2
+    gauge_documents: int = 2
+    gauge_tokens: int = 48
+    gauge_condition: float = 10.0
 
     def __post_init__(self) -> None:
         known = map_numbers()

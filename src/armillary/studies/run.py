@@ -21,15 +21,17 @@ from armillary.records.journal import (
     Journal,
     calibration_unit,
     chunk_unit,
+    gauges_unit,
     proof_unit,
     rounding_unit,
 )
 from armillary.studies.backend import Backend
 from armillary.studies.chunk import Chunk
 from armillary.studies.dataset import declared, frame
+from armillary.studies.gauged import under_gauges
 from armillary.studies.origin import origin, processor, versions
 from armillary.studies.rounding import rounding_words
-from armillary.studies.station import Errand, Finished, Task
+from armillary.studies.station import Errand, Finished, Task, threads
 
 if TYPE_CHECKING:
     from armillary.studies.laboratory import Laboratory
@@ -80,6 +82,7 @@ def carry_out(
     if run.done and notice is not None:
         notice(f"Going on with the run in {journal.folder}: {run.done} of {run.total} passes are finished.")
     run.every_unit(backend)
+    run.gauges()
     found = unfinished.stored(journal.folder)
     storage.write(record, found.study, found.provenance, found.dataset, workshop=journal.folder / f"record{UNFINISHED}")
 
@@ -129,6 +132,13 @@ class _Run:
             return
         backend.spread(study.decoder, errand, lambda: list(self.calibrations()), self.keep)
         backend.spread(study.decoder, errand, lambda: list(self.rounds(backend.workers)), self.keep)
+
+    def gauges(self) -> None:
+        """Re-parametrizations of the trained decoder, here and last, whatever the backend."""
+        if self.study.gauges and gauges_unit() not in self.journal.units():
+            self.tell("re-parametrizations", 0)
+            with threads(self.study.threads or torch.get_num_threads()):
+                self.journal.put(gauges_unit(), under_gauges(self.study))
 
     def errand(self) -> Errand:
         """What all tasks share."""

@@ -29,7 +29,7 @@ from armillary.studies.origin import processor
 from armillary.studies.passes import calibrate
 from armillary.studies.rounding import rounding
 
-__all__ = ["Errand", "Finished", "Station", "Task"]
+__all__ = ["Errand", "Finished", "Station", "Task", "threads"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from armillary.models.gauges.ties import untied
 from armillary.models.gauges.wiring import Wiring, wiring_of
 from armillary.models.proofs import fingerprints, require_same
 
-__all__ = ["FLOORS", "WITHIN", "GaugeTrial", "GaugeProof", "under"]
+__all__ = ["FLOORS", "WITHIN", "GaugeProof", "GaugeTrial", "require_held", "under"]
 
 WITHIN = 1e-9
 """How far outputs may move in float64. On small models rounding stays below 1e-11, on the embedded default below 1e-11
@@ -153,6 +153,11 @@ class GaugeTrial:
         Returns:
             The verification and the decoder under the gauge.
         """
+        verification = self._compared(gauge, applied, logits)
+        return verification, _named(self.decoder, applied, verification)
+
+    def _compared(self, gauge: Gauge, applied: Decoder, logits: Tensor) -> GaugeProof:
+        """What a gauge did to the outputs; its copy is in the decoder's own type afterwards."""
         difference, largest = _apart(self.logits, logits, gauge.compared)
         moved, _ = _apart(self.logits, logits, "logits")
         tied = applied.head.weight is applied.embedding.weight
@@ -161,7 +166,7 @@ class GaugeTrial:
         if self.narrow_logits is not None:
             narrow, _ = _apart(self.narrow_logits, applied.logits(self.ids), gauge.compared)
             floor, _ = _apart(self.logits, self.narrow_logits, gauge.compared)
-        verification = GaugeProof(
+        return GaugeProof(
             gauge=gauge.name,
             label=gauge.label,
             compared=gauge.compared,
@@ -174,7 +179,6 @@ class GaugeTrial:
             documents=self.ids.shape[0],
             tokens=self.ids.shape[1],
         )
-        return verification, _named(self.decoder, applied, verification)
 
     def _pass(self, wide: Decoder) -> Tensor:
         """Logits of the documents, all in float64."""
@@ -192,6 +196,15 @@ class GaugeTrial:
             verification, decoder = self.verified(gauge, applied, self._pass(applied))
         require_held(verification)
         return decoder, verification
+
+    def proof(self, gauge: Gauge) -> GaugeProof:
+        """What a gauge does to the outputs, whether or not it leaves them.
+
+        Raises:
+            UnsupportedModelError: the decoder does not admit it.
+        """
+        with self.applied(gauge) as applied:
+            return self._compared(gauge, applied, self._pass(applied))
 
 
 def under(decoder: Decoder, gauge: Gauge, documents: Any, *, untie: Untie = "by copy") -> Decoder:
