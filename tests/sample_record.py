@@ -762,6 +762,7 @@ def sample_study() -> dict[str, Any]:
             "tokens": TOKENS_PER_DOCUMENT,
         },
         "calibration": {"rule": "the next 2 of them", "count": 2},
+        "gauges": [],
         "plan": {
             "bins": len(EDGES) - 1,
             "thresholds": THRESHOLDS.tolist(),
@@ -771,6 +772,9 @@ def sample_study() -> dict[str, Any]:
             "audit_documents": 8,
             "bands": len(BANDS),
             "rounding_documents": 2,
+            "gauge_documents": 2,
+            "gauge_tokens": 48,
+            "gauge_condition": 10.0,
             "attention": list(NUMBERS),
             "followed": FOLLOWED,
             "majority": LINKED,

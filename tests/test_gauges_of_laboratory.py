@@ -155,6 +155,6 @@ def test_a_limit_of_memory_that_no_copy_in_float64_keeps_to_leaves_gauges_out(
 
 
 def test_an_unknown_gauge_is_refused_and_the_remedy_works() -> None:
-    with pytest.raises(am.ArgumentError, match="there is no 'spin'. Choose among .*, or all"):
+    with pytest.raises(am.ArgumentError, match=r"there is no 'spin'\. Choose among .*, or all"):
         study(gauges=("spin",))
     assert study(gauges=("all",)).gauges == ("all",)

@@ -119,8 +119,8 @@ def test_neither_the_order_of_documents_nor_the_batch_size_changes_a_number_of_t
     for number, (order, batch_size) in enumerate([([0, 1, 2, 3, 4], 5), ([3, 1, 4, 0, 2], 2), ([4, 3, 2, 1, 0], 1)]):
         documents = Documents.from_token_ids(ids[order], [titles[place] for place in order])
         study = am.Laboratory(
-            decoder, documents, [am.Trained(), am.Ablated("mlp")], layers=[0, 2], batch_size=batch_size
-        )
+            decoder, documents, [am.Trained(), am.Ablated("mlp")], layers=[0, 2], batch_size=batch_size, gauges=()
+        )  # gauges are tried on the documents that come first
         records.append(study.run(tmp_path / str(number)).dataset.sel(document=titles))
     for other in records[1:]:
         for name, variable in records[0].data_vars.items():

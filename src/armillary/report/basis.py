@@ -64,6 +64,7 @@ def statement(reading: Reading) -> Markup:
             gauged.words(),
             paragraph(first if gauged else element("strong", first), " ", " ".join(others)),
             paragraph(_how(reading, found)),
+            gauged.how(),
             paragraph(gain) if any(one.transformation == GAIN for one in every) else "",
             _tables(reading, found, gauged),
             gauged.elsewhere(),
@@ -207,7 +208,7 @@ def _table(reading: Reading, audit: Audit, layer: int, gauged: GaugeColumns) -> 
             )
     return table(
         f"{layer_words(layer).capitalize()}: the verdict on each number under each transformation; where it changes, "
-        f"by how much, paired by document.{gauged.caption()}",
+        "by how much, paired by document.",
         heads,
         rows,
         class_="verdicts",

@@ -94,14 +94,15 @@ class GaugeColumns:
             for gauge in self.gauges
         ]
 
-    def caption(self) -> str:
-        """What stands behind these columns, as further sentences of a caption."""
+    def how(self) -> Markup:
+        """On what these columns stand, in a paragraph."""
         if self.numbers is None:
-            return ""
-        return (
-            " Columns that leave the function unchanged are re-parametrizations of the trained decoder, verified on "
+            return Markup("")
+        return paragraph(
+            "Columns that leave the function unchanged are re-parametrizations of the trained decoder, verified on "
             f"{self._documents()} of {self._tokens()} and measured there in float64, before and after; the value "
-            "before them in this table is that of all audited documents."
+            "before in the first table is that of the transformations. Behind it stands what transformations of the "
+            "stream do not reach: what the next norm hands on, heads (of attention the first), neurons."
         )
 
     def elsewhere(self) -> Markup:
@@ -128,8 +129,7 @@ class GaugeColumns:
                 cells = [cell(self.judged[one, gauge]) for gauge in self.gauges]
                 rows.append([number_words(one.number), shown, *cells])
         return table(
-            f"Layer or block {layer}: what transformations of the stream do not reach, under each re-parametrization, "
-            f"on {self._documents()} of {self._tokens()}. Of attention heads the first is shown.",
+            f"Layer or block {layer}: numbers elsewhere than in the stream, under each re-parametrization.",
             ["", "before", *(self._head(name, "") for name in self.gauges)],
             rows,
             class_="verdicts",
