@@ -183,6 +183,7 @@ class GaugedNumbers:
             coords={
                 "gauge": list(self.under),
                 "gauge_document": list(self.titles),
+                numbers: np.arange(len(self.numbers)),
                 "gauged_place": (numbers, [one.place for one in self.numbers]),
                 "gauged_measurement": (numbers, [one.number for one in self.numbers]),
                 "gauged_layer": (numbers, [one.layer for one in self.numbers]),
