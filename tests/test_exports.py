@@ -214,3 +214,32 @@ def test_the_dataset_handed_out_is_ones_own(record):
     assert json.loads(handed.attrs["study"]) == record.study
     handed["loss"][:] = math.nan
     assert not record.dataset["loss"].isnull().any()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "json"])
+def test_a_simulation_leaves_as_a_table_over_time_with_its_intervals(ending, tmp_path):
+    from simulated_record import simulated
+
+    record = simulated("sphere")
+    frame = record.to_dataframe()
+    written = getattr(record, f"to_{ending}")(tmp_path / f"run.{ending}")
+    found = read_table(written)
+    pd.testing.assert_frame_equal(found.frame, frame, check_dtype=False)
+    assert found.conventions["study"]["kind"] == "simulation" and "n" not in found.conventions["columns"]
+    here = frame[(frame["measurement"] == "mean_overlap") & (frame["preparation"] == "normalize")]
+    values = record.dataset["mean_overlap after normalize"].values
+    assert here["time"].tolist() == record.dataset["time"].values.tolist()
+    assert np.allclose(here["value"], values.mean(0)) and (here["low"] <= here["value"]).all()
+    assert (here["starts"] == len(values)).all()
+
+
+def test_every_start_of_a_simulation_is_a_row_of_the_finer_table_and_arrays_come_whole(tmp_path):
+    from simulated_record import simulated
+
+    record = simulated("causal")
+    each = record.to_dataframe("document")
+    row = each[(each["measurement"] == "smallest_overlap") & (each["start"] == 2)]
+    assert np.allclose(row["value"], record.dataset["smallest_overlap after normalize"].values[2])
+    back = read_arrays(record.to_npz(tmp_path / "run.npz"))
+    assert np.array_equal(back.dataset["states"].values, record.dataset["states"].values)
+    assert "3 starts of 6 tokens" in repr(record)

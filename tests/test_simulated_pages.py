@@ -16,13 +16,15 @@ from armillary.cli.report import report
 from armillary.errors import ArgumentError
 from armillary.figures import Playback, Run, drawings, figure_names, reading_of, write_figures
 from armillary.figures.run import time_words
+from armillary.figures.runs_beside import RunPair
 from armillary.oracles import overlap as laws
 from armillary.records.record import Record
-from armillary.report import write_report
+from armillary.report import write_report, write_run_comparison
 from armillary.report.endings import ended, plateau_since
 from armillary.report.explored import embedded_json, explored
 from armillary.report.moved import energy_sentence, what_moved
 from armillary.studies.course import law_of
+from sample_record import sample_record
 from simulated_record import KINDS, clouds, simulated
 from test_report import _opened, _read, _text
 
@@ -353,12 +355,55 @@ def test_drawing_a_simulation_needs_no_model_library_and_no_simulator(tmp_path):
     assert result.stdout.strip() == "[]"
 
 
-def test_a_simulation_beside_another_record_is_refused_with_what_to_do(tmp_path):
-    path = simulated("pair").path
-    with pytest.raises(ArgumentError, match=r"is a simulation. Draw it alone: `armillary report .*record`\."):
-        report([path, path], out=tmp_path / "out", quiet=True)
+def test_a_simulation_beside_a_record_of_a_decoder_is_refused_with_what_to_do(tmp_path):
+    path, other = simulated("pair").path, sample_record(tmp_path / "decoder")
+    with pytest.raises(ArgumentError, match=r"is a simulation\. Draw it alone: `armillary report .*record`\."):
+        report([path, other], out=tmp_path / "out", quiet=True)
     report([path], out=tmp_path / "out", quiet=True)
     assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_two_simulations_stand_side_by_side_on_the_same_axes(tmp_path):
+    first, second = simulated("sphere"), simulated("causal")
+    pair = RunPair.of(first, second, ("A", "B"))
+    drawn = pair.drawings()
+    assert {"directions_in_time", "ranks_in_time", "group_staircase", "overlap_maps"} <= set(drawn)
+    assert {"playback_left", "playback_right"} <= set(drawn) and "playback" not in drawn
+    panels = drawn["directions_in_time"].opening.panels
+    for left, right in zip(panels[::2], panels[1::2], strict=True):
+        assert (left.note[-1], right.note[-1]) == ("A", "B") and left.y.limits == right.y.limits
+        assert (left.x.scale, right.x.scale) == ("log", "linear") and left.x.limits[0] > 0  # kinds of axes stay apart
+    assert [title for title in pair.alone[0] if "energy" in title] and not pair.alone[1]
+    assert not pair.same_starts and RunPair.of(first, first, ("A", "B")).same_starts
+    page = write_run_comparison(first, second, tmp_path / "both", formats=()).read_text(encoding="utf-8")
+    assert "They begin with different states" in page and "causal mask" in page
+    assert page.count("<h2>") >= 8 and not re.search(r"\bnan\b", page[: page.index("</main>")])
+
+
+@pytest.mark.browser
+def test_the_page_of_two_simulations_opens_without_error_and_draws_every_figure(tmp_path):
+    page = write_run_comparison(simulated("sphere"), simulated("causal"), tmp_path / "both", formats=())
+    root = _opened(page, tmp_path)
+    drawn = RunPair.of(simulated("sphere"), simulated("causal"), ("A", "B")).drawings()
+    assert json.loads(root["data-found"]) == [] and root["data-bad"] == "undefined"
+    assert int(root["data-drawn"]) == len(drawn)
+
+
+@pytest.mark.parametrize("kind", ["pair", "sphere", "circle"])
+def test_a_reader_can_choose_among_the_starts(kind):
+    run = run_of(kind)
+    drawn = drawings(run)
+    names = tuple(f"start {place + 1}" for place in range(run.starts))
+    for name in {"overlap_maps", "angles_in_time"} & set(drawn):
+        (control,) = drawn[name].controls
+        assert control.options == names and control.start == "start 1"
+        first, second = (drawn[name].view((one,)).panels for one in names[:2])
+        assert first != second
+    if "playback" in drawn:
+        played = drawn["playback"].playback
+        assert (played.name, *(name for name, _ in played.further)) == names
+        states = run.dataset["states"].values[1]
+        assert np.allclose(played.further[0][1].points[-1], states[-1] / np.linalg.norm(states[-1], axis=-1)[:, None])
 
 
 PLAYED = """<script>

@@ -19,8 +19,9 @@ __all__ = ["drawn", "report"]
 
 MOST = 2
 
+SIMULATION = "simulation"
 SIDE_BY_SIDE = ("laboratory", "captured states")
-"""Kinds of records that have a page of two."""
+"""Kinds of records that have a page of two, as two simulations have."""
 
 KIND_WORDS = {
     "simulation": "a simulation", "phase": "a diagram", "training": "a training", "diagnosis": "a diagnosis",
@@ -71,7 +72,7 @@ def drawn(*records: Record, quiet: bool, folder: Path | None = None) -> Path:
     made = not target.exists()
     try:
         from armillary.figures import write_figures
-        from armillary.report import write_comparison, write_report
+        from armillary.report import write_comparison, write_report, write_run_comparison
 
         target.mkdir(parents=True, exist_ok=True)
         with (
@@ -79,7 +80,8 @@ def drawn(*records: Record, quiet: bool, folder: Path | None = None) -> Path:
             tempfile.TemporaryDirectory(prefix=".drawing.", dir=target) as beside,
         ):
             if len(records) == MOST:
-                page = write_comparison(records[0], records[1], beside)
+                simulated = records[0].study.get("kind") == SIMULATION
+                page = (write_run_comparison if simulated else write_comparison)(records[0], records[1], beside)
             else:
                 write_figures(records[0], Path(beside) / "figures")
                 page = write_report(records[0], Path(beside) / "report.html")
@@ -107,13 +109,16 @@ def _name(path: Path) -> str:
 
 
 def _require_depth(opened: list[Record]) -> None:
-    """Refuse two records of which one has another page than that of documents through depth: there is none of two."""
+    """Refuse two records that share no axis: both must be of documents through depth, or both be simulations."""
+    if all(str(record.study.get("kind")) == SIMULATION for record in opened):
+        return
     for record in opened:
         kind = str(record.study.get("kind", SIDE_BY_SIDE[0]))
         if kind not in SIDE_BY_SIDE:
             raise ArgumentError(
-                "Argument `RECORD` must be two records of decoders, or of captured states, to be shown side by side, "
-                f"but {record.path} is {KIND_WORDS.get(kind, kind)}. Draw it alone: `armillary report {record.path}`."
+                "Argument `RECORD` must be two records of decoders, of captured states, or of simulations, to be shown "
+                f"side by side, but {record.path} is {KIND_WORDS.get(kind, kind)}. Draw it alone: "
+                f"`armillary report {record.path}`."
             )
 
 

@@ -259,10 +259,17 @@ def _same_axes(first: Panel, second: Panel) -> tuple[Panel, Panel]:
     if first.y.scale == "names" or second.y.scale == "names":
         ends = [_reach_of_dots(panel) for panel in (first, second)]
         return tuple(replace(one, x=replace(one.x, limits=_union(ends))) for one in (first, second))  # type: ignore[return-value]
-    reach = _union([first.reach, second.reach])
-    across = _union([first.x.limits or _extent(first), second.x.limits or _extent(second)])
+    reach = _union([first.reach, second.reach]) if first.y.scale == second.y.scale else None
+    across = None
+    if first.x.scale == second.x.scale:  # limits of one kind of axis mean nothing on the other
+        across = _union([first.x.limits or _extent(first), second.x.limits or _extent(second)])
     one, other = (
-        replace(panel, y=replace(panel.y, limits=reach), x=replace(panel.x, limits=across)) for panel in (first, second)
+        replace(
+            panel,
+            y=replace(panel.y, limits=reach or panel.y.limits),
+            x=replace(panel.x, limits=across or panel.x.limits),
+        )
+        for panel in (first, second)
     )
     return one, other
 

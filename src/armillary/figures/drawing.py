@@ -130,12 +130,16 @@ class Playback:
         points: unit vectors, `times tokens 3`.
         colors: `#rrggbb` of each token.
         names: for each color what it stands for, in the order of the legend.
+        name: what this start is called, where there are further ones.
+        further: further starts by name, which a reader can choose instead.
     """
 
     times: tuple[str, ...]
     points: tuple[tuple[tuple[float, float, float], ...], ...]
     colors: tuple[str, ...]
     names: tuple[tuple[str, str], ...]
+    name: str = ""
+    further: tuple[tuple[str, Playback], ...] = ()
 
     def __post_init__(self) -> None:
         tokens = {len(frame) for frame in self.points}

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from armillary.figures.companions import coloring, final_groups, telling_times
+from armillary.figures.companions import (
+    coloring,
+    final_groups,
+    has_states,
+    one_start,
+    shown_starts,
+    states_of,
+    telling_times,
+)
 from armillary.figures.drawing import Axis, Curve, Drawing, Panel, Playback, Style, View
 from armillary.figures.reading import Numbers
 from armillary.figures.registry import figure_of
@@ -14,6 +24,7 @@ __all__ = ["playback"]
 
 MOST_FRAMES = 121
 MOST_TOKENS = 400
+MOST_NUMBERS = 400_000
 TURN, TILT = 35.0, 25.0  # degrees: where the printed views are seen from, and where the page begins
 FAINT = Style("#cfcbc2", "solid", "none", 0.7)
 EDGE = Style("#8a8a8a", "solid", "none", 0.9)
@@ -21,31 +32,46 @@ EDGE = Style("#8a8a8a", "solid", "none", 0.9)
 
 @figure_of(Run)
 def playback(run: Run) -> Drawing | None:
-    """Tokens of one start on the sphere: a playback to be turned, and three views for print."""
-    if "states" not in run.dataset or run.dataset.sizes["coordinate"] != 3:
+    """Tokens of a start on the sphere: a playback to be turned, and three views of the first for print."""
+    if not has_states(run) or run.dataset.sizes["coordinate"] != 3:
         return None
-    states = np.asarray(run.dataset["states"].values[0], dtype=np.float64)
-    states = states / np.linalg.norm(states, axis=-1, keepdims=True)
-    groups = final_groups(run)
-    kept = np.unique(np.linspace(0, states.shape[1] - 1, min(states.shape[1], MOST_TOKENS)).astype(int))
-    parts = coloring(groups[kept])
+    starts = _affordable(run)
+    states, parts, kept = _start(run, 0)
     times = telling_times(run)
     chosen = [times[0], times[len(times) // 2], times[-1]] if len(times) > 2 else times
-    panels = tuple(_view(run.when(run.times[time]), states[time, kept], parts) for time in chosen)
+    panels = tuple(_view(run.when(run.times[time]), states[time], parts) for time in chosen)
+    groups, tokens = final_groups(run), int(run.dataset.sizes["token"])
     sizes = ", ".join(str(int((groups == one).sum())) for one in range(int(groups.max(initial=-1)) + 1))
-    fewer = "" if len(kept) == states.shape[1] else f" {len(kept)} of {states.shape[1]} tokens are shown."
+    fewer = "" if kept == tokens else f" {kept} of {tokens} tokens are shown."
+    further = tuple((choice[0], _played(run, *_start(run, place)[:2])) for place, choice in starts[1:])
     return Drawing(
         "playback",
         "Tokens on the sphere",
-        "One start, each token a point, colored by the group that it ends in. On the page: drag to turn, move the "
-        f"slider or press play to run through the kept times. Points behind the sphere are faint.{fewer}",
-        f"Playback of {states.shape[1]} tokens on the unit sphere from {run.when(run.times[0])} to "
-        f"{run.when(run.times[-1])}. At the end they stand in groups of {sizes or 'no'} tokens.",
+        f"{one_start(starts)} Each token is a point, colored by the group that it ends in. On the page: drag to turn, "
+        f"move the slider or press play to run through the kept times. Points behind the sphere are faint.{fewer}",
+        f"Playback of {tokens} tokens on the unit sphere from {run.when(run.times[0])} to "
+        f"{run.when(run.times[-1])}. At the end those of the first start stand in groups of {sizes or 'no'} tokens.",
         (View((), panels),),
         columns=3,
         height=0.9,
-        playback=_played(run, states[:, kept], parts),
+        playback=replace(_played(run, states, parts), name=run.start_name(0), further=further),
     )
+
+
+def _affordable(run: Run) -> list[tuple[int, tuple[str, ...]]]:
+    """The starts that a page has room for."""
+    starts = shown_starts(run)
+    tokens, times = int(run.dataset.sizes["token"]), len(run.times)
+    each = 3 * min(tokens, MOST_TOKENS) * min(times, MOST_FRAMES)
+    return starts[: max(1, MOST_NUMBERS // each)]
+
+
+def _start(run: Run, place: int) -> tuple[Numbers, list[tuple[str, np.ndarray, Style]], int]:
+    """Directions of a start, `time token 3`, groups of its tokens with their looks, and how many tokens are shown."""
+    states = states_of(run, place)
+    states = states / np.linalg.norm(states, axis=-1, keepdims=True)
+    kept = np.unique(np.linspace(0, states.shape[1] - 1, min(states.shape[1], MOST_TOKENS)).astype(int))
+    return states[:, kept], coloring(final_groups(run, place)[kept]), len(kept)
 
 
 def _played(run: Run, states: Numbers, parts: list[tuple[str, np.ndarray, Style]]) -> Playback:

@@ -31,6 +31,7 @@ from armillary.records.headlines import HeadlineTable, chosen, leading, tabled
 from armillary.records.journal import Journal, is_journal, partial_of
 from armillary.records.methods import methods_paragraph
 from armillary.records.storage import FORMAT
+from armillary.records.time_tables import SIMULATION, run_words, start_table, time_table
 from armillary.terms import condition_name
 
 if TYPE_CHECKING:
@@ -407,6 +408,8 @@ class Record:
         words = f"<p><b>{html.escape(str(self.path))}</b>: {html.escape(self._in_words())}</p>"
         if self.study.get("kind") == KIND:
             return f"{words}<p>{html.escape(str(self.study['question']))}</p>"
+        if self.study.get("kind") == SIMULATION:
+            return f"{words}<p>energy: {html.escape(str(self.provenance.get('energy')))}</p>"
         if not any({"condition", "document"} <= set(one.dims) for one in self.dataset.data_vars.values()):
             return words
         if self.dataset.sizes["document"] < 2:
@@ -416,6 +419,8 @@ class Record:
     def _in_words(self) -> str:
         if self.study.get("kind") == KIND:
             return cell_words(self.study)
+        if self.study.get("kind") == SIMULATION:
+            return run_words(self.study)
         if not self._has_documents:
             sizes = ", ".join(f"{count} {str(axis).replace('_', ' ')}" for axis, count in self.dataset.sizes.items())
             return f"{self.study.get('kind', 'unnamed')}, {len(self.dataset.data_vars)} measurements over {sizes}"
@@ -443,13 +448,17 @@ class Record:
 
         Args:
             per: "estimate" for one row an estimate (as in `rows`), "document" for one row a document (in a diagram: a
-                seed).
+                seed; in a simulation: a start).
 
         Returns:
             The table; what its columns mean is in `.attrs`.
         """
         if self.study.get("kind") == KIND:
             frame = (cell_table if per == "estimate" else seed_table)(self.dataset, self.study)
+            frame.attrs["measurements"] = self.measurements_hash
+            return frame
+        if self.study.get("kind") == SIMULATION:
+            frame = time_table(self.dataset, self.study) if per == "estimate" else start_table(self.dataset)
             frame.attrs["measurements"] = self.measurements_hash
             return frame
         if per == "estimate":

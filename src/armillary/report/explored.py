@@ -61,6 +61,8 @@ def _playback(playback: Playback) -> dict[str, Any]:
         "points": [[[round(x, DIGITS - 1) for x in point] for point in frame] for frame in playback.points],
         "colors": list(playback.colors),
         "names": [list(pair) for pair in playback.names],
+        "name": playback.name,
+        "further": [{**_playback(one), "name": name} for name, one in playback.further],
     }
 
 

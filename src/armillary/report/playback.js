@@ -3,7 +3,8 @@ var Playback = (function () {
   "use strict";
   var SIZE = 470, SPEED = 90, REACH = 1.12;
 
-  /* spec: times, points (time, token, axis), colors, names; theme: the page's colors and how it tints a color. */
+  /* spec: times, points (time, token, axis), colors, names, name, further starts of the same kind; theme: the page's
+     colors and how it tints a color. */
   function Playback(spec, node, theme) {
     this.spec = spec; this.node = node; this.theme = theme; this.turn = 35; this.tilt = 25;
     this.last = spec.times.length - 1; this.place = 0; this.playing = 0;
@@ -27,6 +28,24 @@ var Playback = (function () {
     row.appendChild(shown);
     if (this.last > 0) { row.appendChild(choices); }
     box.appendChild(row);
+    if (this.spec.further.length) { this.starts(box); }
+  };
+
+  /* One button a start; the sphere stays turned as it is, and time stands still. */
+  Playback.prototype.starts = function (box) {
+    var self = this, row = document.createElement("div"), name = document.createElement("span"), choices = document.createElement("span");
+    var every = [this.spec].concat(this.spec.further), buttons = [];
+    row.className = "control"; name.className = "control-name"; name.textContent = "start"; choices.className = "choices";
+    every.forEach(function (one, place) {
+      var button = document.createElement("button");
+      button.type = "button"; button.textContent = one.name; button.setAttribute("aria-pressed", place ? "false" : "true");
+      button.addEventListener("click", function () {
+        self.stop(); self.spec = one; self.legend(); self.draw();
+        buttons.forEach(function (other) { other.setAttribute("aria-pressed", other === button ? "true" : "false"); });
+      });
+      buttons.push(button); choices.appendChild(button);
+    });
+    row.appendChild(name); row.appendChild(choices); box.appendChild(row);
   };
 
   Playback.prototype.at = function (place) { this.place = place; this.draw(); };
@@ -64,7 +83,7 @@ var Playback = (function () {
 
   Playback.prototype.legend = function () {
     var box = this.node.querySelector(".legend"), self = this;
-    this.swatches = [];
+    this.swatches = []; box.textContent = "";
     this.spec.names.forEach(function (pair) {
       var item = document.createElement("span"), dot = document.createElement("span"), words = document.createElement("span");
       item.className = "named"; dot.className = "dot"; words.textContent = pair[1];

@@ -10,7 +10,7 @@ from armillary.figures.reading import Reading
 from armillary.records.contrasts import same_documents
 from armillary.report.markup import Markup, counted, element, join, listed, paragraph, table
 
-__all__ = ["unlike"]
+__all__ = ["flat_choices", "plain_value", "shown_values", "unlike"]
 
 _LEFT_OUT = {
     "decoder": ("source",),
@@ -36,7 +36,7 @@ def unlike(pair: Pair) -> Markup:
         rows: dict[bool, list[list[Any]]] = {False: [], True: []}
         for name in dict.fromkeys([*first, *second]):
             one, other = (side.get(name, "not recorded") for side in (first, second))
-            rows[one == other].append([name, *(_shown(one, other) if one != other else [_plain(one)])])
+            rows[one == other].append([name, *(shown_values(one, other) if one != other else [plain_value(one)])])
         differing += [[title], *rows[False]] if rows[False] else []
         same += [[title], *rows[True]] if rows[True] else []
     heads = ["", *pair.names]
@@ -71,36 +71,43 @@ def _documents_sentence(pair: Pair) -> str:
 def _groups(pair: Pair) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
     """Titled choices of both, flat, by name in words."""
     for key, title in _TITLES.items():
-        sides = [_flat(reading.provenance.get(key) or {}, _LEFT_OUT[key]) for reading in pair.readings]
+        sides = [flat_choices(reading.provenance.get(key) or {}, _LEFT_OUT[key]) for reading in pair.readings]
         if key == "documents":
             for side, reading in zip(sides, pair.readings, strict=True):
                 side["number"] = len(reading.documents)
         yield title, sides[0], sides[1]
-    first, second = (_flat(reading.study, _STUDY_LEFT_OUT) for reading in pair.readings)
+    first, second = (flat_choices(reading.study, _STUDY_LEFT_OUT) for reading in pair.readings)
     yield "Choices of the study", first, second
 
 
-def _flat(tree: Mapping[str, Any], left_out: tuple[str, ...], prefix: str = "") -> dict[str, Any]:
+def flat_choices(tree: Mapping[str, Any], left_out: tuple[str, ...], prefix: str = "") -> dict[str, Any]:
+    """Choices in one level, by name in words.
+
+    Args:
+        tree: nested choices.
+        left_out: names that are not shown.
+        prefix: what stands before every name.
+    """
     found: dict[str, Any] = {}
     for name, value in tree.items():
         words = f"{prefix}{str(name).replace('_', ' ')}"
         if name in left_out:
             continue
         if isinstance(value, Mapping):
-            found |= _flat(value, (), f"{words}: ")
+            found |= flat_choices(value, (), f"{words}: ")
         else:
             found[words] = value
     return found
 
 
-def _shown(one: Any, other: Any) -> list[Any]:
+def shown_values(one: Any, other: Any) -> list[Any]:
     """Two values that differ; of two lists, what only either has."""
     if isinstance(one, list) and isinstance(other, list):
         sides = [[str(item) for item in mine if item not in theirs] for mine, theirs in ((one, other), (other, one))]
         if any(sides):
             return [_some(side, len(mine)) for side, mine in zip(sides, (one, other), strict=True)]
         return ["the same, in this order", "the same, in another order"]
-    return [_plain(one), _plain(other)]
+    return [plain_value(one), plain_value(other)]
 
 
 def _some(alone: list[str], number: int) -> str:
@@ -110,7 +117,8 @@ def _some(alone: list[str], number: int) -> str:
     return f"only here: {'; '.join(alone[:_MOST])}{more}"
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
+    """A choice as a table shows it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None:
