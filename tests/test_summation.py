@@ -191,6 +191,13 @@ def test_single_precision_is_off_by_its_rounding(name: str) -> None:
     assert found.dtype == torch.float32 and largest(found.numpy() - pull) < 5e-6
 
 
+def test_machine_code_of_every_size_has_a_name_of_its_own() -> None:
+    """Under one name, what another process compiled for another size was taken for it: it wrote out of bounds."""
+    made = [kernels.symmetric_kernel(dim, length) for dim in (2, 3, 4, 5) for length in (16, 64, 128)]
+    made.append(kernels.row_kernel(128))
+    assert len({one.py_func.__qualname__ for one in made}) == len(made)
+
+
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 def test_the_exponential_is_right_to_its_last_bits(kind: type[np.floating]) -> None:
     arguments = -np.linspace(0, 80, 100_003).astype(kind)

@@ -3,10 +3,10 @@
     v_i = P_i sum_j w_j e^{-beta |x_j - x_i|^2 / 2} (x_j - x_i) / Z_i
 
 Tokens close together lose no digits and nothing can overflow. Coordinates are rows: inner loops run over tokens. In two
-and three dimensions exponentials are what costs, and each pair is visited once: tokens i and i + k, for one offset k
-after another, are two pieces of one line of twice the length, without gaps. In higher dimensions what costs is to add
-up, and each token adds over all others, four coordinates at a time, which writes nothing inside. So it does at very
-negative beta, where the largest weight of each row, that of the farthest token, has to be known first.
+and three dimensions exponentials are what costs, and each pair is visited once, in blocks of a length that the compiler
+knows (`sums.kernels`). In higher dimensions what costs is to add up, and each token adds over all others, four
+coordinates at a time, which writes nothing inside. So it does at very negative beta, where the largest weight of each
+row, that of the farthest token, has to be known first.
 
 The exponential is a polynomial that the compiler turns into vector instructions; its relative error is 4e-16. It is a
 function of its own, with rules of its own for the compiler: sums may be reordered, its rounding trick may not.
@@ -14,15 +14,14 @@ function of its own, with rules of its own for the compiler: sums may be reorder
 
 from __future__ import annotations
 
-import inspect
-import math
-from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 from numba import types
 from numba.extending import intrinsic
+
+from armillary.dynamics.machine_code import compiled
+from armillary.dynamics.sums.kernels import symmetric_kernel
 
 __all__ = [
     "SOFTMAX",
@@ -38,31 +37,18 @@ __all__ = [
 
 SOFTMAX, UNNORMALIZED, UNIFORM = 0, 1, 2
 
+_SHORT, _LONG, _FEW, _PAIR_BY_PAIR = 16, 64, 192, 4
+"""Tokens of a block; up to how many tokens the short one is faster, and up to how many no block is."""
+
+_circle_short, _circle_long = symmetric_kernel(2, _SHORT), symmetric_kernel(2, _LONG)
+_sphere_short, _sphere_long = symmetric_kernel(3, _SHORT), symmetric_kernel(3, _LONG)
+
 _LOG2E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _MAGIC = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to the nearest integer, which then lies in the low bits
 _LOWEST = -700.0
 _FARTHEST = -300.0  # repulsive weights below: those of one token differ by more than an exponential can, from any shift
 _EXACT: set[str] = {"contract", "nsz", "arcp"}
-
-
-def compiled(*, fastmath: bool | set[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compiles a function at its first call and keeps the machine code beside the file for the next process.
-
-    What may have been wrapped around it for checking is taken off: the compiler reads the function itself. A file is
-    compiled again when it changes, and not when only a file changes whose functions it calls: after editing this one,
-    touch those that import it (tests keep machine code of their own for every version).
-
-    Args:
-        fastmath: What the compiler may do to floating-point operations.
-    """
-    translate = numba.njit(cache=True, fastmath=fastmath, error_model="numpy")  # as NumPy divides: by zero to infinity
-
-    def made(function: Callable[..., Any]) -> Callable[..., Any]:
-        found: Callable[..., Any] = translate(inspect.unwrap(function))
-        return found
-
-    return made
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -122,69 +108,41 @@ def _kernel(squares, found, count, rule, beta, least):  # type: ignore[no-untype
 
 
 @compiled(fastmath=_EXACT)
-def _squares(twice, offset, count, dim, found):  # type: ignore[no-untyped-def]
-    """Squared distances of tokens j and j + offset."""
-    if dim == 2:
-        a, b = twice[0, :count], twice[1, :count]
-        c, d = twice[0, offset : offset + count], twice[1, offset : offset + count]
-        for j in range(count):
-            first, second = c[j] - a[j], d[j] - b[j]
-            found[j] = first * first + second * second
-        return
-    a, b, e = twice[0, :count], twice[1, :count], twice[2, :count]
-    c, d, f = (
-        twice[0, offset : offset + count],
-        twice[1, offset : offset + count],
-        twice[2, offset : offset + count],
-    )
-    for j in range(count):
-        first, second, third = c[j] - a[j], d[j] - b[j], f[j] - e[j]
-        found[j] = first * first + second * second + third * third
-
-
-@compiled(fastmath=_EXACT)
-def _by_offsets(x, w, n, rule, beta, v, z, twice, back, pair):  # type: ignore[no-untyped-def]
+def _by_blocks(x, w, n, rule, beta, v, z, line, other):  # type: ignore[no-untyped-def]
     """Unprojected pulls into v and their weights into z, each pair once, in two or three dimensions."""
     dim = x.shape[0]
-    own = math.exp(beta - abs(beta)) if rule != UNIFORM else 1.0
-    weight, summed, squares, kernel = twice[dim], back[dim], pair[0], pair[1]
-    for j in range(n):
-        weight[j] = w[j]
-        weight[j + n] = w[j]
-        z[j] = w[j] * own
-        summed[j] = 0.0
-        summed[j + n] = 0.0
-    for k in range(dim):
-        line, other = twice[k], back[k]
-        for j in range(n):
-            line[j] = x[k, j]
-            line[j + n] = x[k, j]
-            v[k, j] = 0.0
-            other[j] = 0.0
-            other[j + n] = 0.0
-    for offset in range(1, n // 2 + 1):
-        count = offset if 2 * offset == n else n  # half way round, each pair would come twice
-        _squares(twice, offset, count, dim, squares)
-        _kernel(squares, kernel, count, rule, beta, beta - abs(beta))
-        there, returned = weight[offset : offset + count], summed[offset : offset + count]
-        for j in range(count):
-            squares[j] = there[j] * kernel[j]
-            z[j] += squares[j]
-        for j in range(count):
-            kernel[j] = weight[j] * kernel[j]
-            returned[j] += kernel[j]
+    length = _SHORT if n <= _FEW else _LONG
+    blocks = (n + length - 1) // length
+    tokens = line[: blocks * (dim + 1) * length].reshape((blocks, dim + 1, length))
+    found = other[: blocks * (dim + 1) * length].reshape((blocks, dim + 1, length))
+    found[:] = 0.0
+    for b in range(blocks):
+        begin, here = b * length, min(length, n - b * length)
         for k in range(dim):
-            line, here = twice[k, offset : offset + count], twice[k, :count]
-            pushed, pulled = back[k, offset : offset + count], v[k]
-            for j in range(count):
-                apart = line[j] - here[j]
-                pulled[j] += squares[j] * apart
-                pushed[j] -= kernel[j] * apart
-    for j in range(n):
-        z[j] += summed[j] + summed[j + n]
-    for k in range(dim):
-        for j in range(n):
-            v[k, j] += back[k, j] + back[k, j + n]
+            for i in range(here):
+                tokens[b, k, i] = x[k, begin + i]
+        for i in range(here):
+            tokens[b, dim, i] = w[begin + i]
+        for k in range(dim + 1):
+            for i in range(here, length):
+                tokens[b, k, i] = 0.0
+    rate, shift = (0.0, 0.0) if rule == UNIFORM else (-0.5 * beta, beta - abs(beta))
+    if dim == 2:
+        if length == _SHORT:
+            _circle_short(tokens, found, blocks, rate, shift)
+        else:
+            _circle_long(tokens, found, blocks, rate, shift)
+    elif length == _SHORT:
+        _sphere_short(tokens, found, blocks, rate, shift)
+    else:
+        _sphere_long(tokens, found, blocks, rate, shift)
+    for b in range(blocks):
+        begin, here = b * length, min(length, n - b * length)
+        for k in range(dim):
+            for i in range(here):
+                v[k, begin + i] = found[b, k, i]
+        for i in range(here):
+            z[begin + i] = found[b, dim, i]
 
 
 @compiled(fastmath=True)
@@ -242,7 +200,7 @@ def _pulled_by(x, i, n, weights, v):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=_EXACT)
-def velocity(x, w, n, law, v, z, twice, back, pair):  # type: ignore[no-untyped-def]
+def velocity(x, w, n, law, v, z, line, other, pair):  # type: ignore[no-untyped-def]
     """Velocities of the first n tokens, unit columns of x (`dim tokens`) of weights w, into v.
 
     `law` is rule, beta, factor and what unnormalized weights are divided by beside the sum of w; the rest is `room`.
@@ -253,8 +211,8 @@ def velocity(x, w, n, law, v, z, twice, back, pair):  # type: ignore[no-untyped-
     for j in range(n):
         total += w[j]
     far = rule == SOFTMAX and beta < _FARTHEST
-    if dim <= 3 and not far:
-        _by_offsets(x, w, n, rule, beta, v, z, twice, back, pair)
+    if dim <= 3 and n > _PAIR_BY_PAIR and not far:
+        _by_blocks(x, w, n, rule, beta, v, z, line, other)
     else:
         least = beta - abs(beta)
         for i in range(n):
@@ -300,7 +258,6 @@ def all_within(x, n, limit, squares):  # type: ignore[no-untyped-def]
 
 
 def room(tokens: int, dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """What an evaluation writes to on its way: sums of weights, lines of twice the length, pushes back, one pair."""
-    lines = dim + 1 if dim <= 3 else 1
-    shape = (lines, 2 * tokens) if dim <= 3 else (1, 1)
-    return np.empty(tokens), np.empty(shape), np.empty(shape), np.empty((2, tokens))
+    """What an evaluation writes to on its way: sums of weights, tokens in blocks, their sums in blocks, one pair."""
+    size = (dim + 1) * (tokens + _LONG) if dim <= 3 else 1
+    return np.empty(tokens), np.empty(size), np.empty(size), np.empty((2, tokens))

@@ -19,7 +19,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic, overload
 
-from armillary.dynamics.pair_sums import compiled
+from armillary.dynamics.machine_code import compiled
 
 __all__ = ["exponentials", "packed", "row_kernel", "symmetric_kernel", "unpacked"]
 
@@ -122,25 +122,22 @@ def unpacked(blocks: np.ndarray, tokens: int) -> np.ndarray:
 def symmetric_kernel(dim: int, length: int) -> Callable[..., None]:
     """Sums over all pairs, each pair once.
 
-    Nothing but whole numbers is closed over, so that machine code is found again by the next process.
-
     Args:
         dim: Of the tokens.
         length: Of a block.
 
     Returns:
-        A function (tokens in blocks, found in blocks, -beta / 2, beta - |beta|) that adds p and Z to `found`.
+        A function (tokens in blocks, found in blocks, how many blocks, -beta / 2, beta - |beta|) that adds p and Z.
     """
     made = {2: _symmetric_2, 3: _symmetric_3}.get(dim, _symmetric)
-    return made(dim, length)
+    return _named(made(dim, length), dim, length)
 
 
 def _symmetric_2(dim: int, length: int) -> Callable[..., None]:
-    @compiled(fastmath=True)
-    def sums(tokens, found, rate, shift):  # type: ignore[no-untyped-def]
+    def sums(tokens, found, blocks, rate, shift):  # type: ignore[no-untyped-def]
         zero = rate - rate
-        for a in range(tokens.shape[0]):
-            for b in range(a, tokens.shape[0]):
+        for a in range(blocks):
+            for b in range(a, blocks):
                 for i in range(length):
                     xi, yi, wi = tokens[a, 0, i], tokens[a, 1, i], tokens[a, 2, i]
                     px = py = pz = zero
@@ -170,11 +167,10 @@ def _symmetric_2(dim: int, length: int) -> Callable[..., None]:
 
 
 def _symmetric_3(dim: int, length: int) -> Callable[..., None]:
-    @compiled(fastmath=True)
-    def sums(tokens, found, rate, shift):  # type: ignore[no-untyped-def]
+    def sums(tokens, found, blocks, rate, shift):  # type: ignore[no-untyped-def]
         zero = rate - rate
-        for a in range(tokens.shape[0]):
-            for b in range(a, tokens.shape[0]):
+        for a in range(blocks):
+            for b in range(a, blocks):
                 for i in range(length):
                     x0, x1, x2, wi = tokens[a, 0, i], tokens[a, 1, i], tokens[a, 2, i], tokens[a, 3, i]
                     p0 = p1 = p2 = pz = zero
@@ -208,12 +204,11 @@ def _symmetric_3(dim: int, length: int) -> Callable[..., None]:
 
 
 def _symmetric(dim: int, length: int) -> Callable[..., None]:
-    @compiled(fastmath=True)
-    def sums(tokens, found, rate, shift):  # type: ignore[no-untyped-def]
+    def sums(tokens, found, blocks, rate, shift):  # type: ignore[no-untyped-def]
         zero = rate - rate
         near = np.empty(length, dtype=tokens.dtype)
-        for a in range(tokens.shape[0]):
-            for b in range(a, tokens.shape[0]):
+        for a in range(blocks):
+            for b in range(a, blocks):
                 for i in range(length):
                     wi = tokens[a, dim, i] if a != b else zero
                     near[:] = 0
@@ -251,7 +246,6 @@ def row_kernel(length: int) -> Callable[..., None]:
         A function (rows `some dim`, tokens in blocks, found `some dim+1`, -beta / 2, beta - |beta|) that adds p and Z.
     """
 
-    @compiled(fastmath=True)
     def sums(rows, tokens, found, rate, shift):  # type: ignore[no-untyped-def]
         zero = rate - rate
         near = np.empty(length, dtype=tokens.dtype)
@@ -276,4 +270,15 @@ def row_kernel(length: int) -> Callable[..., None]:
                         pull += near[j] * (tokens[b, k, j] - here)
                     found[i, k] += pull
 
-    return sums
+    return _named(sums, length)
+
+
+def _named(function: Callable[..., Any], *sizes: int) -> Callable[..., None]:
+    """A function that closes over nothing but whole numbers, compiled under a name that holds them.
+
+    Machine code is kept by the name and found again by the next process. Under one name for several sizes, code of one
+    size could be taken for another's there: names of compiled functions are numbered within a process only.
+    """
+    plain = inspect.unwrap(function)
+    plain.__qualname__ = plain.__name__ = "_".join([function.__qualname__.split(".")[0], *map(str, sizes)])
+    return compiled(fastmath=True)(plain)

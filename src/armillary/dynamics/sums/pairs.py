@@ -104,7 +104,7 @@ def _sums(beta: float, x: np.ndarray, w: np.ndarray | None) -> tuple[np.ndarray,
     length = _SHORT if tokens <= _FEW else _LONG
     blocks = kernels.packed(x, w, length)
     found = np.zeros_like(blocks)
-    kernels.symmetric_kernel(dim, length)(blocks, found, *_rates(beta, x.dtype))
+    kernels.symmetric_kernel(dim, length)(blocks, found, len(blocks), *_rates(beta, x.dtype))
     sums = kernels.unpacked(found, tokens)
     return sums[:, :dim], sums[:, dim], float(tokens if w is None else w.sum())
 

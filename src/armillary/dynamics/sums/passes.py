@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from armillary.dynamics.pair_sums import compiled
+from armillary.dynamics.machine_code import compiled
 
 __all__ = ["along_circle", "along_sphere", "angles_of", "places_of"]
 
