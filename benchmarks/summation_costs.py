@@ -35,6 +35,7 @@ PLACES: dict[str, list[tuple[int, int, float]]] = {
     "pairs": [(t, d, 10.0) for t in (32, 64, 256, 1024, 3000) for d in (4, 8, 16, 32)],
     "rows": [(t, d, 10.0) for t in (32, 64, 256, 1024, 4096) for d in (2, 8, 32, 128, 512) if t * t * d < 3e9],
     "sdpa": [(t, d, 10.0) for t in (32, 64, 256, 1024, 4096) for d in (2, 8, 32, 128, 512) if t * t * d < 3e9],
+    "tiles": [(t, d, 10.0) for t in (32, 64, 256, 1024, 4096) for d in (2, 8, 32, 128, 512) if t * t * d < 3e9],
     "means": [(t, d, 0.0) for t in (64, 1024, 100_000) for d in (2, 16, 128)],
     "circle": [(t, 2, b) for t in (64, 512, 4096, 100_000, 1_000_000) for b in (1.0, 10.0, 100.0, 1000.0)],
     "sphere": [(t, 3, b) for t in (64, 512, 4096, 100_000, 400_000) for b in (1.0, 10.0, 100.0, 1000.0)],
@@ -68,12 +69,16 @@ def measured(name: str, tokens: int, dim: int, beta: float, dtype: torch.dtype) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
+    parser.add_argument("--only", nargs="*", default=[""], help="beginnings of the names to measure")
+    chosen = parser.parse_args()
+    check, only = chosen.check, chosen.only
     torch.set_num_threads(1)
     if not check:
         print(f'MEASURED = "CPU time, one thread, {platform.machine()}, torch {torch.__version__}, {date.today()}"\n')
         print("COSTS: dict[tuple[str, str], Cost] = {")
     for key, places in PLACES.items():
+        if not key.startswith(tuple(only)):
+            continue
         for dtype, kind in ((torch.float64, "double"), (torch.float32, "single")):
             if key in ("circle", "sphere", "means") and kind == "single":
                 continue

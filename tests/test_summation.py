@@ -14,7 +14,7 @@ from armillary.dynamics.attention import Mask, RowRule
 from armillary.dynamics.extent import all_overlaps_above
 from armillary.dynamics.overlaps import OverlapDrift
 from armillary.dynamics.summation import EVALUATORS, chosen_evaluator
-from armillary.dynamics.sums import blocks, kernels
+from armillary.dynamics.sums import blocks, kernels, tiles
 from armillary.dynamics.sums.circle import Circle
 from armillary.dynamics.sums.costs import seconds
 from armillary.dynamics.sums.pairs import Pairs
@@ -134,6 +134,7 @@ def test_every_evaluator_gives_what_the_whole_attention_matrix_gives(
     rule: RowRule, mask: Mask, weighted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocks, "PAIRS", 2000)  # several blocks
+    monkeypatch.setattr(tiles, "_SIDE", 32)
     generator = torch.Generator().manual_seed(3)
     for dim in (2, 3, 5):
         rows = am.sphere.normalize(torch.randn(2, 90, dim, generator=generator, dtype=torch.float64))
@@ -151,7 +152,7 @@ def test_every_evaluator_gives_what_the_whole_attention_matrix_gives(
             torch.testing.assert_close(evaluator.pull(rows, weights), pull, rtol=0, atol=bound * task.scale)
 
 
-@pytest.mark.parametrize("name", ["pairs", "sdpa", "rows", "circle"])
+@pytest.mark.parametrize("name", ["pairs", "tiles", "sdpa", "rows", "circle"])
 def test_partition_sums_and_energy_are_those_of_all_pairs(name: str) -> None:
     rows = am.sphere.uniform(tokens=70, dim=2, seed=2)
     weights = torch.linspace(0.5, 3.0, 70, dtype=torch.float64)
@@ -181,7 +182,7 @@ def test_energy_and_rate_of_many_tokens_are_those_of_all_pairs_at_once(
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["pairs", "sdpa", "rows", "circle", "sphere"])
+@pytest.mark.parametrize("name", ["pairs", "tiles", "sdpa", "rows", "circle", "sphere"])
 def test_single_precision_is_off_by_its_rounding(name: str) -> None:
     dim = 2 if name == "circle" else 3
     rows = am.sphere.uniform(tokens=200, dim=dim, seed=0).float()
@@ -234,7 +235,7 @@ def test_the_choice_follows_size_dimension_mask_rule_device_and_type() -> None:
     assert name_for(64, 2) == "pairs" and name_for(100_000, 2) == "circle"
     assert name_for(300, 3) == "pairs" and name_for(100_000, 3) == "sphere"
     assert name_for(2000, 3, beta=10) == "sphere" and name_for(2000, 3, beta=3000) == "pairs"
-    assert name_for(8192, 128) == "sdpa" and name_for(8192, 2, mask=am.Causal()) == "sdpa"
+    assert name_for(8192, 128) == "tiles" and name_for(8192, 2, mask=am.Causal()) == "sdpa"
     assert name_for(8192, 128, rule=am.Uniform()) == "means" and name_for(512, 8, rule=am.Hardmax(0.0)) == "rows"
     assert (
         name_for(8192, 2, gradient=True) == "sdpa" and name_for(8192, 2, device="cuda", dtype=torch.float32) == "sdpa"

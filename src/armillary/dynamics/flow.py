@@ -68,8 +68,8 @@ def flow(
         engine: "auto" takes the compiled engine for plain flows of small systems and the general one otherwise; the
             trajectory names it.
         summation: How sums over all pairs are evaluated: "auto" takes the cheapest way that is exact enough for the
-            tolerance and the time, or "pairs", "sdpa", "circle", "sphere", "means", "rows"; the trajectory names the
-            way and its error.
+            tolerance and the time, or "pairs", "tiles", "sdpa", "circle", "sphere", "means", "rows"; the trajectory
+            names the way and its error.
 
     Returns:
         The trajectory, with what the run took and, in words, how each system ended.

@@ -23,12 +23,15 @@ from armillary.dynamics.sums.fused import FusedAttention
 from armillary.dynamics.sums.pairs import Pairs
 from armillary.dynamics.sums.sphere import Sphere
 from armillary.dynamics.sums.task import Evaluator, PairSum
+from armillary.dynamics.sums.tiles import Tiles
 from armillary.dynamics.sums.uniform import Means
 from armillary.errors import ArgumentError
 
 __all__ = ["EVALUATORS", "Choice", "SummedAttention", "chosen_evaluator", "summed"]
 
-EVALUATORS: dict[str, type[Evaluator]] = {one.name: one for one in (Means, Pairs, FusedAttention, Circle, Sphere, Rows)}
+EVALUATORS: dict[str, type[Evaluator]] = {
+    one.name: one for one in (Means, Pairs, Tiles, FusedAttention, Circle, Sphere, Rows)
+}
 """By name, in the order in which they are tried where costs are equal."""
 
 

@@ -81,8 +81,9 @@ def unsuited(task: PairSum, without_unit_rows: str) -> str | None:
         return f"it knows no {task.mask}"
     if not task.exponential:
         return f"its weights are exponentials, not {task.rule}"
-    if isinstance(task.rule, Softmax) and task.beta < LOWEST[task.dtype]:
-        return f"it compares weights with that of an opposed token: below beta = {LOWEST[task.dtype]:g} all may vanish"
+    lowest = LOWEST.get(task.dtype, LOWEST[torch.float32])
+    if isinstance(task.rule, Softmax) and task.beta < lowest:
+        return f"it compares weights with that of an opposed token: below beta = {lowest:g} all may vanish"
     if not task.unit:
         return without_unit_rows
     if task.device != "cpu" or task.gradient:
