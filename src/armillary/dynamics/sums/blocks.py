@@ -47,21 +47,29 @@ class Rows(Evaluator):
 
     def log_partition(self, rows: Tensor, weights: Tensor | None = None) -> Tensor:
         """Block by block; not for hardmax, whose weights are no exponentials."""
-        found = []
+        whole = torch.empty_like(rows[..., 0])
         for first, last, seen in stretches(self.task.mask, rows):
             logits = self.task.beta * (rows[..., first:last, :] @ rows[..., seen, :].mT)
             if weights is not None:
                 logits = logits + weights[..., None, seen].log()
             allowed = allowed_within(self.task.mask, first, last, seen, rows.device)
-            found.append(torch.logsumexp(logits if allowed is None else logits.masked_fill(~allowed, -math.inf), -1))
-        return torch.cat(found, dim=-1)
+            found = torch.logsumexp(logits if allowed is None else logits.masked_fill(~allowed, -math.inf), -1)
+            if rows.requires_grad:
+                whole = whole.slice_scatter(found, dim=-1, start=first, end=last)
+            else:
+                whole[..., first:last] = found
+        return whole
 
     def _each(self, rows: Tensor, weights: Tensor | None, made: Callable[..., Tensor]) -> Tensor:
         parts = list(stretches(self.task.mask, rows))
-        if len(parts) == 1 or not rows.requires_grad:
-            return torch.cat([made(rows, weights, *part) for part in parts], dim=-2)
-        # what a block needs for its derivative is made again when that is asked for, or all blocks would be kept
-        return torch.cat([checkpoint(made, rows, weights, *part, use_reentrant=False) for part in parts], dim=-2)
+        if len(parts) == 1:
+            return made(rows, weights, *parts[0])
+        if rows.requires_grad:  # what a block needs for its derivative is made again when that is asked for
+            return torch.cat([checkpoint(made, rows, weights, *part, use_reentrant=False) for part in parts], dim=-2)
+        whole = torch.empty_like(rows)  # small results, kept one by one between large blocks, would hold their memory
+        for first, last, seen in parts:
+            whole[..., first:last, :] = made(rows, weights, first, last, seen)
+        return whole
 
     def _pull(self, rows: Tensor, weights: Tensor | None, first: int, last: int, seen: slice) -> Tensor:
         found = self._weights(rows, weights, first, last, seen)
