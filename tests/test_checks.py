@@ -13,6 +13,7 @@ from armillary.checks.declaration import CHECKS, Check, Engine, Sides, check, ru
 from armillary.dynamics.normalization import VelocityField
 
 QUICK = [one for one in CHECKS.values() if one.cost == "fast"]
+SLOW = [one for one in CHECKS.values() if one.cost == "all"]
 
 
 def pushed(field: VelocityField) -> VelocityField:
@@ -67,6 +68,12 @@ def missed(one: Check, engine: Engine) -> bool:
 def test_the_simulator_keeps_the_law_and_a_wrong_one_misses_it(one: Check) -> None:
     verdict = one.judged(Engine())
     assert verdict.passed, verdict
+    assert any(missed(one, engine) for engine in WRONG), "no wrong engine is found out"
+
+
+@pytest.mark.parametrize("one", SLOW, ids=lambda one: one.name)
+def test_a_wrong_simulator_misses_the_slow_law_too(one: Check) -> None:
+    """That the right one keeps it is what `armillary check --all` says."""
     assert any(missed(one, engine) for engine in WRONG), "no wrong engine is found out"
 
 

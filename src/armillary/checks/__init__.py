@@ -2,6 +2,7 @@
 
 from armillary.checks import (
     equiangular,
+    events,
     fresh_values,
     local,
     meanfield,
@@ -17,6 +18,7 @@ from armillary.checks import (
 
 __all__ = [
     "equiangular",
+    "events",
     "fresh_values",
     "local",
     "meanfield",

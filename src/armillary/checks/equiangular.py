@@ -66,12 +66,34 @@ def _closed(engine: Engine) -> Sides:
 @check("consensus boundary", "time of orthonormal tokens to overlap 0.999 by quadrature", tolerance=1e-6, relative=True)
 def _boundary(engine: Engine) -> Sides:
     expected, got = [], []
-    for beta in (1.0, 2.0, 4.0, 6.0):
+    for beta in (0.0, 1.0, 2.0, 4.0, 6.0, 8.0, 9.0):
         time = overlap.merge_time(tokens=32, beta=beta, stop=0.999)
         run = engine.flow(attention(beta), _eye(32), until=time, integrator=TIGHT)
         rate = overlap.equiangular_rate(0.999, tokens=32, beta=beta)
         expected.append(time)
         got.append(time - (off_diagonal(run.last).mean() - 0.999) / rate)
+    return Sides.of(expected, got)
+
+
+@check(
+    "consensus boundary in beta",
+    "largest beta at which orthonormal tokens reach 0.999 by s = 6, 10, 20, 30: 3.146, 5.110, 6.345, 6.906 for n = 32",
+    tolerance=1.5e-3,
+)
+def _beta(engine: Engine) -> Sides:
+    known = {32: {6: 3.146, 10: 5.110, 20: 6.345, 30: 6.906}}
+    expected, got = [], []
+    for tokens, edges in known.items():
+        for time, beta in edges.items():
+            run = engine.flow(attention(beta), _eye(tokens), until=float(time), integrator=TIGHT)
+            slack = (off_diagonal(run.last).mean() - 0.999) / overlap.equiangular_rate(0.999, tokens=tokens, beta=beta)
+            step = 1e-4
+            slope = (
+                overlap.merge_time(tokens=tokens, beta=beta + step, stop=0.999)
+                - overlap.merge_time(tokens=tokens, beta=beta - step, stop=0.999)
+            ) / (2 * step)
+            expected.append(beta)
+            got.append(beta + slack / slope)
     return Sides.of(expected, got)
 
 

@@ -17,6 +17,7 @@ from armillary.dynamics.integrators import RK4
 from armillary.dynamics.normalization import on_sphere
 from armillary.dynamics.outlook import hemisphere
 from armillary.dynamics.pushes import Frequencies
+from armillary.observables.rank import algebraic_rank
 from armillary.oracles import circle, linear, sampling
 
 __all__: list[str] = []
@@ -231,3 +232,23 @@ def _repulsive(engine: Engine) -> Sides:
         expected += [-1 / (tokens - 1)] * 2
         got += [float(off_diagonal(run.last).min()), float(off_diagonal(run.last).max())]
     return Sides.of(expected, got)
+
+
+@check(
+    "rank is conserved by identity values and may rise by others",
+    "values 1: algebraic rank and span of 4 tokens in d = 6 stay; rows (v, v, -v) under random values: 1 -> 2",
+    tolerance=1e-12,
+)
+def _span(engine: Engine) -> Sides:
+    start = engine.draw(4, 6, 3)
+    last = engine.flow(attention(2.0), start, until=3.0, integrator=TIGHT).last
+    basis = torch.linalg.qr(start.mT).Q
+    leaked = float((last - last @ basis @ basis.mT).norm())
+    v = start[0]
+    square = torch.randn(6, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    heads = Heads.given(scores=torch.eye(6, dtype=torch.float64), values=square)
+    rows = torch.stack([v, v, -v])
+    field = on_sphere(AttentionDrift(Softmax(1.0), heads=heads))
+    risen = engine.flow(field, rows, until=0.5, integrator=TIGHT).last
+    ranks = [float(algebraic_rank.after("normalize")(one)) for one in (last, rows, risen)]
+    return Sides.of([0.0, 4.0, 1.0, 2.0], [leaked, *ranks])

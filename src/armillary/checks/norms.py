@@ -96,3 +96,20 @@ def _course(engine: Engine) -> Sides:
         expected += list(law[1:])
         got += [_overlap(state) for state in run.states]
     return Sides.of(expected, got)
+
+
+@check(
+    "times to one half under each placement",
+    "n = 16, beta = 2, orthonormal: first multiple of 0.02 with g above 1/2: 0.92 (ngpt, alpha 1), 1.36 (peri), 1.80 "
+    "(post), 1.96 (mix, switch 1), 2.54 (pre), 2.60 (sqrt depth)",
+    tolerance=1e-9,
+)
+def _half(engine: Engine) -> Sides:
+    drift = AttentionDrift(Softmax(2.0))
+    fields = _fields(2.0) | {"ngpt": ngpt(drift, alpha=1.0)}
+    known = {"ngpt": 0.92, "peri": 1.36, "post": 1.80, "mix": 1.96, "pre": 2.54, "sqrt depth": 2.60}
+    got = []
+    for name in known:
+        run = engine.flow(fields[name], torch.eye(16, dtype=torch.float64), until=3.0, integrator=TIGHT, keep=151)
+        got.append(next((at for at, state in zip(run.at, run.states, strict=True) if _overlap(state) > 0.5), math.inf))
+    return Sides.of(list(known.values()), got)

@@ -13,7 +13,6 @@ from armillary.checks.pairs import TIGHT, off_diagonal
 from armillary.dynamics.attention import Softmax, Uniform, Unnormalized
 from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.heads import Heads
-from armillary.dynamics.integrators import Tsit5
 from armillary.dynamics.normalization import VelocityField, on_sphere
 from armillary.dynamics.pushes import Injection
 from armillary.oracles import circle, linear
@@ -44,20 +43,6 @@ def _bipolar(engine: Engine) -> Sides:
         expected.append(common)
         got.append(rates[np.argmin(np.abs(rates - common))])
     return Sides.of(expected, got)
-
-
-@check(
-    "anisotropic values end bipolar",
-    "n = 16, d = 4, beta = 3, mu = 1.5: most random starts end in two opposed groups",
-    tolerance=0.2,
-    cost="all",
-    status="estimate",
-)
-def _ends(engine: Engine) -> Sides:
-    starts = torch.stack([engine.draw(16, 4, seed) for seed in range(100)])
-    run = engine.flow(_anisotropic(3.0, 1.5, 4), starts, until=60.0, integrator=Tsit5(rtol=1e-6))
-    found = off_diagonal(run.last)
-    return Sides.of(0.86, float((found.min(-1) < -0.99).mean()))
 
 
 @check(
