@@ -76,5 +76,5 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 
 $(READY_DEV): $(READY)
 	@echo "Installing the development tools into $(VENV)" >&2
-	@$(PIP) $(INDEX) -c constraints.txt -e '.[dev,dask,docs]' >&2
+	@$(PIP) $(INDEX) -c constraints.txt -e '.[dev,dask,docs,lightning]' >&2
 	@touch $@

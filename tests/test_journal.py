@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from armillary.records import journal
 from armillary.records.record import Record
 from armillary.studies import chunk, run
 from armillary.studies.laboratory import Laboratory
+from killed_runs import resumed_after_kills
 from tiny import tiny_decoder, tiny_ids
 
 MEASUREMENTS = (mean_overlap.after("normalize"), participation_rank.after("corpus mean", "normalize"))
@@ -288,57 +287,6 @@ def test_threads_are_those_of_the_run_begun_and_are_given_back(tmp_path: Path) -
     assert journal.partial_of(Path("a/b")) == Path("a/b.partial")
 
 
-KILLED = """
-import os, random, shutil, signal, sys
-from pathlib import Path
-sys.path.insert(0, TESTS)
-from test_journal import study
-place = Path(FOLDER)
-
-def child(kill_at):
-    # In a process of its own: run, and be killed as call number `kill_at` of any function written in Python begins.
-    reading, writing = os.pipe()
-    process = os.fork()
-    if process == 0:
-        calls = 0
-        def count(*_):
-            nonlocal calls
-            calls += 1
-            if calls == kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-        one = study()
-        sys.settrace(count)  # returns None, so that it hears of calls and not of lines
-        record = one.run(place / "record")
-        sys.settrace(None)
-        os.write(writing, f"{calls} {record.measurements_hash}".encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        said = pipe.read().split()
-    ended = os.waitpid(process, 0)[1]
-    assert ended == 0 or os.WTERMSIG(ended) == signal.SIGKILL, ended
-    return said
-
-calls, expected = child(None)
-shutil.rmtree(place / "record")
-moments, kills, resumed = random.Random(0), 0, 0
-while kills < 10:
-    resumed += (place / "record.partial").exists()
-    said = child(moments.randrange(1, int(calls)))
-    kills += not said
-    if said or (place / "record").exists():  # killed between its last step and its last word
-        assert not said or said[1] == expected
-        shutil.rmtree(place / "record")
-        shutil.rmtree(place / "record.partial", ignore_errors=True)
-assert child(None)[1] == expected
-assert os.listdir(place) == ["record"], os.listdir(place)
-print("ten kills,", resumed, "resumed")
-"""
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are copied as on POSIX")
 def test_a_run_killed_at_ten_random_moments_ends_with_the_same_bits(tmp_path: Path) -> None:
-    code = f"TESTS, FOLDER = {str(Path(__file__).parent)!r}, {str(tmp_path)!r}\n" + KILLED
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    assert ended.stdout.startswith("ten kills,") and int(ended.stdout.split()[2]) >= 3
+    assert resumed_after_kills("test_journal", "study", tmp_path, kills=10) >= 3

@@ -15,7 +15,7 @@ from armillary.errors import ArgumentError, Interrupted
 from armillary.records.record import Record
 from sample_record import sample_dataset, sample_provenance, sample_study
 
-KINDS = ("simulation", "training", "diagnosis")
+KINDS = ("training", "diagnosis")
 
 
 def other(folder: Path, kind: str) -> Record:

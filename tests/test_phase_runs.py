@@ -3,10 +3,7 @@
 import errno
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +19,7 @@ from armillary.studies.diagram.declaration import Axis
 from armillary.studies.diagram.run import Diagram
 from armillary.studies.diagram.work import measured_cell
 from armillary.studies.phase.perspective import PRESET
+from killed_runs import resumed_after_kills
 from mean_length import GRID
 from mean_length import PRESET as SMALL
 
@@ -93,57 +91,8 @@ def test_a_killed_worker_of_a_dask_cluster_of_two_is_survived(alone, tmp_path):
     assert [words.split(",")[0] for words in told] == [f"{done} of 12 cells" for done in range(13)]
 
 
-KILLED = """
-import os, random, shutil, signal, sys
-from pathlib import Path
-sys.path.insert(0, TESTS)
-from test_phase_runs import small
-place = Path(FOLDER)
-
-def child(kill_at):
-    # In a process of its own: run, and be killed as call number `kill_at` of any function written in Python begins.
-    reading, writing = os.pipe()
-    process = os.fork()
-    if process == 0:
-        calls = 0
-        def count(*_):
-            nonlocal calls
-            calls += 1
-            if calls == kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-        one = small()
-        sys.settrace(count)  # returns None, so that it hears of calls and not of lines
-        record = one.run(place / "record")
-        sys.settrace(None)
-        os.write(writing, f"{calls} {record.measurements_hash}".encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        said = pipe.read().split()
-    ended = os.waitpid(process, 0)[1]
-    assert ended == 0 or os.WTERMSIG(ended) == signal.SIGKILL, ended
-    return said
-
-calls, expected = child(None)
-shutil.rmtree(place / "record")
-moments, kills, resumed = random.Random(0), 0, 0
-while kills < 12:
-    resumed += (place / "record.partial").exists()
-    said = child(moments.randrange(1, int(calls)))
-    kills += not said
-    if said or (place / "record").exists():  # killed between its last step and its last word
-        assert not said or said[1] == expected
-        shutil.rmtree(place / "record", ignore_errors=True)
-said = child(None)
-assert said[1] == expected and resumed > 3, (said, expected, resumed)
-assert [path.name for path in place.iterdir()] == ["record"], list(place.iterdir())
-"""
-
-
 def test_a_run_that_is_killed_at_any_moment_goes_on_and_ends_with_the_same_bits(tmp_path):
-    code = KILLED.replace("TESTS", repr(str(Path(__file__).parent))).replace("FOLDER", repr(str(tmp_path)))
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
+    assert resumed_after_kills("test_phase_runs", "small", tmp_path, kills=12) > 3
 
 
 def test_a_resumed_run_measures_only_what_is_missing(tmp_path, monkeypatch):

@@ -147,6 +147,14 @@ def test_a_fresh_decoder_of_plain_matrices_follows_the_wide_limit() -> None:
     assert found.mean() == pytest.approx(law, abs=0.03)
 
 
+@pytest.mark.parametrize("ignored", [["--rungs", "trained"], ["--model", "nowhere"], ["--max-documents", "4"]])
+def test_what_a_part_without_a_decoder_would_ignore_is_refused_and_left_out_it_runs(ignored, tmp_path) -> None:
+    asked = ["resist", "--part", "dimension", "--dry-run", "--out", str(tmp_path / "r")]
+    result = CliRunner().invoke(app, [*asked, *ignored])
+    assert f"`{ignored[0]}` must be left out with --part dimension" in str(result.exception)
+    assert CliRunner().invoke(app, asked).exit_code == 0
+
+
 def test_an_unknown_part_is_refused_with_those_there_are() -> None:
     result = CliRunner().invoke(app, ["resist", "--part", "other"])
     assert "ladder, dimension, scale" in str(result.exception)

@@ -109,6 +109,7 @@ def test_an_operation_that_knows_no_wider_type_leaves_a_reason_and_the_numbers(t
     assert record.provenance["rounding_not_measured"] == {"trained": "RuntimeError: mat1 must be Float32, got Double"}
     assert not any(is_floor(str(name)) for name in record.dataset)
     assert np.isfinite(record.dataset["loss"]).all()
+    assert "must run in float64" in record.provenance["gauges_not_measured"]
 
 
 def test_floors_are_the_same_to_the_bit_when_a_run_goes_on_after_them_or_before_them(tmp_path, monkeypatch):

@@ -87,6 +87,7 @@ def test_a_series_keeps_its_error_where_no_token_stands_opposite_to_a_crowd_that
         assert largest(series.drift(rows).numpy() - drift) <= accuracy
         found = series.log_partition(rows).numpy() - abs(beta)
         assert largest(found - np.log(z)) <= accuracy
+        assert "x (sum of weights) / Z_i" in series.words
 
 
 @pytest.mark.parametrize("beta", [*BETAS, -3.0])

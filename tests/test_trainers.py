@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import math
 import re
@@ -258,9 +258,6 @@ def test_numbers_of_a_monitor_out_of_range_are_refused():
 # Lightning -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("lightning") is None, reason="Lightning is not installed: pip install lightning"
-)
 def test_the_lightning_callback_measures_the_probe_and_logs_it(tmp_path):
     from lightning.pytorch import LightningModule
     from lightning.pytorch import Trainer as LightningTrainer
@@ -291,10 +288,11 @@ def test_the_lightning_callback_measures_the_probe_and_logs_it(tmp_path):
     assert "geometry/overlap/layer 4" in next(tmp_path.rglob("metrics.csv")).read_text()
 
 
-@pytest.mark.skipif(importlib.util.find_spec("lightning") is not None, reason="Lightning is installed")
-def test_without_lightning_its_callback_says_what_to_install():
+def test_without_lightning_its_callback_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
+    monkeypatch.delitem(sys.modules, "armillary.training.lightning", raising=False)
     with pytest.raises(ImportError, match="Install it with `pip install lightning`"):
-        import armillary.training.lightning  # noqa: F401
+        importlib.import_module("armillary.training.lightning")
 
 
 # the README ------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import typer
 
 from armillary.cli import terminal
 from armillary.cli.corpus import Corpus
-from armillary.cli.options import LARGEST_SEED, AsJson, Quiet
+from armillary.cli.options import LARGEST_SEED, AsJson, Quiet, given
 from armillary.cli.report import drawn
 from armillary.cli.source import AllowPickle, Device, Dtype, Model, Revision, Source, Tokenizer, TrustRemoteCode
 from armillary.cli.study import chosen_layers, layer_ranges
@@ -139,9 +139,7 @@ _OF_RECORDS = ("record", "layers", "transformations", "as_json", "quiet")
 
 
 def _refuse_what_needs_a_decoder(context: typer.Context) -> None:
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    given = [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]
-    if others := [name for name in given if name not in _OF_RECORDS]:
+    if others := [name for name in given(context) if name not in _OF_RECORDS]:
         raise ArgumentError(
             f"Argument `--{others[0].replace('_', '-')}` must be left out with a record, but was given: its states are "
             "gone, and what it holds is judged again. Leave it out, or leave the record out and name a decoder."

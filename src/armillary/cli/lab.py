@@ -10,7 +10,7 @@ import typer
 from armillary.cli import terminal
 from armillary.cli.captured import Axes, StatesArray, StatesFile, captured
 from armillary.cli.corpus import Corpus
-from armillary.cli.options import LARGEST_SEED, AsJson, Quiet
+from armillary.cli.options import LARGEST_SEED, AsJson, Quiet, given
 from armillary.cli.report import drawn
 from armillary.cli.source import AllowPickle, Device, Dtype, Model, Revision, Source, Tokenizer, TrustRemoteCode
 from armillary.cli.study import laboratory, require_interval
@@ -156,7 +156,7 @@ def lab(
         with terminal.interruptible(out):
             there = captured(
                 states, axes=axes, array=states_array, layers=layers, max_documents=max_documents,
-                max_tokens=max_tokens, batch_size=batch_size, seed=seed, level=level, given=_given(context),
+                max_tokens=max_tokens, batch_size=batch_size, seed=seed, level=level, given=given(context),
             )  # fmt: skip
             with terminal.progress("measuring", quiet=quiet) as progress:
                 record = there.run(out, progress=progress)
@@ -175,12 +175,6 @@ def lab(
         with terminal.progress("measuring", quiet=quiet) as progress:
             record = study.run(out, backend=place, progress=progress, notice=None if quiet else terminal.notice)
         _told(record, as_json=as_json, quiet=quiet)
-
-
-def _given(context: typer.Context) -> list[str]:
-    """The options that were written on the command line."""
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    return [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]
 
 
 def _told(record: Record, *, as_json: bool, quiet: bool) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["LARGEST_SEED", "AsJson", "Quiet"]
+__all__ = ["LARGEST_SEED", "AsJson", "Quiet", "given"]
 
 LARGEST_SEED = 2**63 - 1
 """What a 64-bit generator takes."""
@@ -15,3 +15,13 @@ AsJson = Annotated[
     bool, typer.Option("--json", help="One strict JSON object on standard output and nothing else there.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no closing words.")]
+
+
+def given(context: typer.Context) -> list[str]:
+    """The parameters that were written on the command line, and not left at their defaults.
+
+    Args:
+        context: of the command that runs.
+    """
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]

@@ -9,7 +9,7 @@ import typer
 
 from armillary.cli import terminal
 from armillary.cli.corpus import Corpus
-from armillary.cli.options import LARGEST_SEED, AsJson, Quiet
+from armillary.cli.options import LARGEST_SEED, AsJson, Quiet, given
 from armillary.cli.report import drawn
 from armillary.cli.source import AllowPickle, Device, Dtype, Model, Revision, Source, Tokenizer, TrustRemoteCode
 from armillary.cli.study import layer_ranges, require_interval
@@ -34,7 +34,12 @@ PRESETS = {"dimension": "dimension", "scale": "fresh-decoders"}
 RUNGS = "idealized, attention, mlp, equal, decoder, or names of rungs (--dry-run lists them); separated by commas."
 
 
+_OF_DIAGRAMS = ("part", "full", "seed", "level", "out", "dry_run", "as_json", "quiet")
+"""What says something of a part without a decoder; every other option would be ignored, and is refused instead."""
+
+
 def resist(
+    context: typer.Context,
     model: Model = None,
     revision: Revision = None,
     tokenizer: Tokenizer = None,
@@ -87,6 +92,7 @@ def resist(
     if not dry_run:
         Record.require_new(out)
     if part != "ladder":
+        _refuse_what_needs_a_decoder(context, part)
         from armillary.cli.phase import phase
 
         phase(
@@ -117,6 +123,14 @@ def resist(
         _closing_words(record, page)
     if record.provenance["documents"]["skipped"]:
         raise typer.Exit(terminal.DONE_WITH_SKIPS)
+
+
+def _refuse_what_needs_a_decoder(context: typer.Context, part: str) -> None:
+    if others := [name for name in given(context) if name not in _OF_DIAGRAMS]:
+        raise ArgumentError(
+            f"Argument `--{others[0].replace('_', '-')}` must be left out with --part {part}, but was given: that part "
+            "takes no decoder, documents or rungs. Leave it out, or ask for --part ladder."
+        )
 
 
 def _study(

@@ -6,7 +6,7 @@ import html
 import math
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from armillary.figures.registry import drawings, reading_of
 if TYPE_CHECKING:
     from armillary.records.record import Record
 
-__all__ = ["FORMATS", "print_drawing", "write_figures"]
+__all__ = ["FORMATS", "print_drawing", "print_drawings", "write_figures"]
 
 FORMATS = ("pdf", "svg", "png")
 PNG_DPI = 300
@@ -96,15 +96,18 @@ def write_figures(record: Record | Reading, folder: str | Path, formats: Sequenc
         raise ArgumentError(
             f"Argument `formats` must be of {list(FORMATS)}, but {unknown} came. Leave it out for all three."
         )
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
     with threadpool_limits(1):  # many small products: threads would only wait for each other
         reading = reading_of(record)
         drawn = drawings(reading)
-    written: list[Path] = []
-    for drawing in drawn.values():
-        written += print_drawing(drawing, target, formats, source=reading.digest)
-    return tuple(written)
+    return print_drawings(drawn.values(), Path(folder), formats, source=reading.digest)
+
+
+def print_drawings(
+    drawn: Iterable[Drawing], folder: Path, formats: Sequence[str] = FORMATS, *, source: str
+) -> tuple[Path, ...]:
+    """Draw figures into `folder`, made if missing; the hash `source` of the records travels with each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return tuple(file for one in drawn for file in print_drawing(one, folder, formats, source=source))
 
 
 def _with_room(page: Any) -> None:

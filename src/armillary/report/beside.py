@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from armillary.figures.beside import Pair
 from armillary.figures.drawing import Drawing
 from armillary.figures.overlaid import Differences, differences_drawing, headlines_of, overlaid
-from armillary.figures.printed import FORMATS, print_drawing
+from armillary.figures.printed import FORMATS, print_drawings
 from armillary.records.headlines import Headline, shown_layers
 from armillary.report.limits import limits
 from armillary.report.markup import Markup, element, join, paragraph, table
@@ -54,10 +54,8 @@ def write_comparison(first: Record, second: Record, folder: str | Path, formats:
         drawn = {one.name: one for one in (overlaid(pair), differences_drawing(pair, found)) if one is not None}
         drawn |= pair.drawings()
         text = _page(pair, found, drawn)
-    figures = target / "figures"
-    figures.mkdir(parents=True, exist_ok=True)
-    for drawing in drawn.values() if formats else ():
-        print_drawing(drawing, figures, formats, source=" and ".join(one.digest for one in pair.readings))
+    source = " and ".join(one.digest for one in pair.readings)
+    print_drawings(drawn.values() if formats else (), target / "figures", formats, source=source)
     return written(text, target / "report.html")
 
 

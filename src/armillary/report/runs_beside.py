@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from armillary.figures.drawing import Drawing
-from armillary.figures.printed import FORMATS, print_drawing
+from armillary.figures.printed import FORMATS, print_drawings
 from armillary.figures.run import Run
 from armillary.figures.runs_beside import RunPair
 from armillary.report.beside import pair_names
@@ -50,10 +50,8 @@ def write_run_comparison(first: Record, second: Record, folder: str | Path, form
     drawn = pair.drawings()
     sections, links = laid_out(_sections(pair, drawn))
     text = assembled(f"{pair.names[0]} beside {pair.names[1]}", join([_head(pair), sections]), links, drawn)
-    figures = target / "figures"
-    figures.mkdir(parents=True, exist_ok=True)
-    for drawing in drawn.values() if formats else ():
-        print_drawing(drawing, figures, formats, source=" and ".join(run.digest for run in pair.runs))
+    source = " and ".join(run.digest for run in pair.runs)
+    print_drawings(drawn.values() if formats else (), target / "figures", formats, source=source)
     return written(text, target / "report.html")
 
 

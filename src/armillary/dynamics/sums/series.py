@@ -72,7 +72,8 @@ class Series(Evaluator):
     @property
     def words(self) -> str:
         """Which series, how many modes, and its error in terms of the partition sums."""
-        said = f"{self.name} with {self.modes} modes, absolute error {self.error:.0e} x max Z / Z_i"
+        largest = "max Z" if self.task.beta >= 0 else "(sum of weights)"
+        said = f"{self.name} with {self.modes} modes, absolute error {self.error:.0e} x {largest} / Z_i"
         if self.evaluations:
             said += f" and at most {self.accuracy:.0e}: in {self.evaluations} evaluations {self.alone} pulls"
             said += " of tokens apart from the others were summed directly"

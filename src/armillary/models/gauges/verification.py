@@ -181,9 +181,19 @@ class GaugeTrial:
         )
 
     def _pass(self, wide: Decoder) -> Tensor:
-        """Logits of the documents, all in float64."""
-        with kept_wide(), self.watch(wide):
-            return wide.logits(self.ids)
+        """Logits of the documents, all in float64.
+
+        Raises:
+            UnsupportedModelError: an operation of the decoder knows no float64, or has no memory for it.
+        """
+        try:
+            with kept_wide(), self.watch(wide):
+                return wide.logits(self.ids)
+        except RuntimeError as trouble:
+            raise UnsupportedModelError(
+                f"Argument `decoder` must run in float64 for a gauge to be verified, but {self.decoder.facts.name} "
+                f"stops there ({trouble}). Leave gauges out: the numbers themselves need no wider type."
+            ) from trouble
 
     def under(self, gauge: Gauge) -> tuple[Decoder, GaugeProof]:
         """The decoder under a gauge that was verified.
