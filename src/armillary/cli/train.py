@@ -21,7 +21,7 @@ __all__ = ["train"]
 
 def train(
     preset: Annotated[
-        str, typer.Option(help="quick (a toy, in minutes) or full (hours); options beside it win.")
+        str, typer.Option(help="quick (a toy, in minutes) or full (about an hour); options beside it win.")
     ] = "quick",
     recipes: Annotated[
         list[str] | None,

@@ -362,7 +362,7 @@ def _definitions() -> dict[str, dict[str, Any]]:
             "highest": 1.0,
         },
         "skipped": {"definition": "steps given up because a loss or gradient was not finite"},
-        "seconds": {"definition": "wall-clock seconds a step, measurements left out; other processes ran beside it"},
+        "seconds": {"definition": "processor seconds a step, measurements left out"},
         "steps_to_loss": {
             "definition": "step at which the held-out loss first reaches the baseline's mean final loss",
             "undefined": "it is not reached",

@@ -52,14 +52,15 @@ TRAINING_PRESETS: Mapping[str, TrainingPreset] = MappingProxyType(
         ),
         "full": TrainingPreset(
             shape={"architecture": "gpt2", "width": 128, "blocks": 4, "heads": 4, "tokens": 128, "documents": 8,
-                   "steps": 1500, "every": 75},
-            recipes=("library", "fan_in_scaled", "overlap_profile:first=0.02,last=0.08"),
-            terms=("uniformity:beta=4@0.1",),
+                   "steps": 600, "every": 50},
+            recipes=("library", "overlap_profile:first=0.1,last=0.5",
+                     "mimetic_value_output:sign=repulsive,share=0.5"),
+            terms=("uniformity:beta=4@0.1", "uniformity:beta=4@1"),
             seeds=5,
             rates=(1e-3, 3e-3, 1e-2),
             sweep_seeds=1,
             held_out=24,
-            words="a decoder of 0.9 million parameters on Python's reference, hours on two cores",
+            words="a decoder of 0.9 million parameters on Python's reference, about an hour on two cores",
         ),
     }
 )  # fmt: skip

@@ -191,11 +191,11 @@ def trained(
             if checkpoints is not None and step in kept:
                 _keep(model, checkpoints / f"step-{step:05d}")
         if step < shape.steps:
-            began = clock.perf_counter()
+            began = clock.process_time()
             for group in steps.optimizer.param_groups:
                 group["lr"] = shape.rate(step, training.rate)
             recent.append(_step(model, corpus.batch(starts[step], shape.tokens), steps, regularizer, step))
-            spent += clock.perf_counter() - began
+            spent += clock.process_time() - began
     found = {"loss": np.array([row["loss"] for row in rows]), "training_loss": np.array(curve)}
     for name in GEOMETRY:
         found[name] = np.array([[row[f"{name}/layer {layer}"] for layer in range(shape.blocks + 1)] for row in rows])
