@@ -148,8 +148,46 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(tmp_path):
 
 
 def test_training_stops_where_that_was_declared(tmp_path):
-    with pytest.raises(am.NumericalError, match="at step 1 it is nan"):
+    with pytest.raises(am.NumericalError, match=r"at step 1 .* times the penalty poison"):
         trained(tmp_path, regularizer=regularizer(penalty=_poisonous(2), layers=(2,)), when_not_finite="stop")
+
+
+def _cornered():
+    """A penalty of finite value whose gradient is not a number."""
+    return am.Penalty(
+        name="cornered", definition="", source="", at_consensus="",
+        function=lambda rows: torch.sqrt((rows.rows - rows.rows.detach()).abs().sum((-2, -1))),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("clipped", [0.0, 1.0])
+def test_a_gradient_that_is_not_finite_changes_no_weight_and_is_counted(clipped, tmp_path):
+    cornered = regularizer(penalty=_cornered(), layers=(2,))
+    trainer = trained(tmp_path, regularizer=cornered, optim="adamw_torch", max_grad_norm=clipped)
+    assert trainer.skipped == 3
+    assert all(torch.equal(weight, weights(tiny.tiny_gpt2())[name]) for name, weight in weights(trainer.model).items())
+    assert trainer.state.log_history[-2]["skipped_steps"] == 3
+
+
+def test_a_gradient_that_is_not_finite_stops_training_where_that_was_declared(tmp_path):
+    with pytest.raises(am.NumericalError, match="at step 0 the gradient is not finite"):
+        trained(tmp_path, regularizer=regularizer(penalty=_cornered(), layers=(2,)), when_not_finite="stop")
+
+
+def test_the_part_of_a_loss_that_is_not_finite_is_named(tmp_path):
+    nothing = am.Penalty(
+        name="nothing", definition="", source="", at_consensus="",
+        function=lambda rows: rows.rows.sum((-2, -1)) * math.nan,
+    )  # fmt: skip
+    words = r"the penalty nothing\(\) after normalize is nan at layers 2, 3 \(the loss itself is 7\.\d+\)"
+    with pytest.raises(am.NumericalError, match=words):
+        trained(tmp_path, regularizer=regularizer(penalty=nothing), when_not_finite="stop")
+    states = {2: torch.eye(3)[None], 3: torch.eye(3)[None]}
+    heavy = regularizer(strength=1e300)
+    assert "1e+300 times the penalty uniformity(beta=4.0) after normalize is not finite" in heavy.blame(
+        torch.tensor(5.0), states, step=0
+    )
+    assert heavy.blame(torch.tensor(math.inf), states, step=0) == "the loss itself is inf"
 
 
 def test_layers_that_do_not_exist_and_compiled_models_are_refused_before_training(tmp_path):
@@ -199,6 +237,8 @@ def test_a_probe_of_another_tokenizer_is_refused(tmp_path):
         known.check_fits(tiny.tiny_gpt2(), other)
     with pytest.raises(am.ArgumentError, match="at most 64 tokens"):
         am.Probe(ids=torch.zeros(1, 65, dtype=torch.long)).check_fits(tiny.tiny_gpt2())
+    with pytest.raises(am.ArgumentError, match="they are of another tokenizer"):
+        am.Monitor(probe=probe, every=1).after_step(tiny.tiny_gpt2(), 0)
     with pytest.raises(am.ArgumentError, match="two tokens left"):
         am.Probe(ids=PROBE[:, :2])
 
@@ -237,6 +277,9 @@ def test_measuring_keeps_within_its_share_of_the_time(monkeypatch):
     monkeypatch.setattr("armillary.training.probe.clock.perf_counter", lambda: now[0])
 
     class Slow(am.Probe):
+        def check_fits(self, model, tokenizer=None):
+            pass
+
         def measure(self, model):
             now[0] += 1.0
             return {"loss": 1.0}
@@ -288,10 +331,51 @@ def test_the_lightning_callback_measures_the_probe_and_logs_it(tmp_path):
     assert "geometry/overlap/layer 4" in next(tmp_path.rglob("metrics.csv")).read_text()
 
 
+def _lightning(step, callback):
+    from lightning.pytorch import LightningModule
+    from lightning.pytorch import Trainer as LightningTrainer
+
+    class Module(LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model = tiny.tiny_gpt2()
+
+        def training_step(self, batch, _):
+            with regularizer().tap(self.model) as states:
+                loss = self.model(input_ids=batch, labels=batch).loss
+            return step(loss, states)
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), lr=0.01)
+
+    module = Module()
+    LightningTrainer(
+        max_steps=2, accelerator="cpu", logger=False, callbacks=[callback], enable_progress_bar=False,
+        enable_checkpointing=False, enable_model_summary=False,
+    ).fit(module, torch.utils.data.DataLoader(IDS, batch_size=4))  # fmt: skip
+    return module.model
+
+
+@pytest.mark.parametrize("poison", ["loss", "gradient"])
+def test_in_lightning_a_step_that_is_not_finite_is_skipped_and_counted_or_training_stops(poison):
+    from armillary.training.lightning import FiniteStepsCallback
+
+    def step(loss, states):
+        corner = torch.sqrt((states[2] - states[2].detach()).abs().sum())
+        return loss * math.nan if poison == "loss" else loss + corner
+
+    guard = FiniteStepsCallback(when_not_finite="skip")
+    model = _lightning(step, guard)
+    assert guard.skipped == 2
+    assert all(torch.equal(weight, weights(tiny.tiny_gpt2())[name]) for name, weight in weights(model).items())
+    with pytest.raises(am.NumericalError, match="at step 0 the gradient is not finite"):
+        _lightning(step, FiniteStepsCallback(when_not_finite="stop"))
+
+
 def test_without_lightning_its_callback_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
     monkeypatch.delitem(sys.modules, "armillary.training.lightning", raising=False)
-    with pytest.raises(ImportError, match="Install it with `pip install lightning`"):
+    with pytest.raises(ImportError, match=r"Install it with `pip install 'armillary\[lightning\]'`"):
         importlib.import_module("armillary.training.lightning")
 
 

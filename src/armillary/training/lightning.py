@@ -1,4 +1,4 @@
-"""For Lightning, where it is installed: a callback that watches the geometry of a model in training."""
+"""For Lightning, where it is installed: a callback that watches the geometry, and one that guards the weights."""
 
 from __future__ import annotations
 
@@ -6,16 +6,49 @@ from collections.abc import Callable
 from typing import Any
 
 from armillary.errors import ArgumentError
+from armillary.training.loop import WhenNotFinite, finite_gradient, not_finite, require_when_not_finite
 from armillary.training.probe import Monitor
 
 try:
     from lightning.pytorch import Callback
 except ImportError as missing:
     raise ImportError(
-        "Lightning must be installed for its callback, but it is not. Install it with `pip install lightning`."
+        "Lightning must be installed for its callback, but it is not. Install it with "
+        "`pip install 'armillary[lightning]'`."
     ) from missing
 
-__all__ = ["GeometryCallback"]
+__all__ = ["FiniteStepsCallback", "GeometryCallback"]
+
+
+class FiniteStepsCallback(Callback):
+    """Gives up a step whose gradient is not finite: without gradients the optimizer changes nothing.
+
+    A loss that is not finite has such a gradient. Steps are counted, and `skipped_steps` goes to the logger.
+
+    Args:
+        when_not_finite: "skip" gives the step up and counts it; "stop" raises.
+
+    Attributes:
+        skipped: Steps given up so far.
+
+    Raises:
+        ArgumentError: Another word.
+    """
+
+    def __init__(self, *, when_not_finite: WhenNotFinite) -> None:
+        require_when_not_finite(when_not_finite)
+        self.when_not_finite, self.skipped = when_not_finite, 0
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        """Take the gradients away where one is not finite, or stop where that was declared."""
+        if finite_gradient(pl_module.parameters()):
+            return
+        if self.when_not_finite == "stop":
+            raise not_finite("the gradient is not finite", int(trainer.global_step))
+        self.skipped += 1
+        optimizer.zero_grad(set_to_none=True)
+        if trainer.logger is not None:
+            trainer.logger.log_metrics({"skipped_steps": self.skipped}, step=trainer.global_step)
 
 
 class GeometryCallback(Callback):

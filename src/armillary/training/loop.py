@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from torch import distributed as dist
 from armillary.errors import ArgumentError, NumericalError
 from armillary.training.gathered import processes
 
-__all__ = ["GuardedSteps", "WhenNotFinite", "agreed", "require_when_not_finite"]
+__all__ = ["GuardedSteps", "WhenNotFinite", "agreed", "finite_gradient", "not_finite", "require_when_not_finite"]
 
 WhenNotFinite = Literal["skip", "stop"]
 """What becomes of a step whose loss or gradient is not finite: it is skipped and counted, or training stops."""
@@ -57,11 +58,12 @@ class GuardedSteps:
                 "step."
             )
 
-    def take(self, loss: Tensor) -> bool:
+    def take(self, loss: Tensor, *, blame: Callable[[], str] | None = None) -> bool:
         """Backward on one loss, and the optimizer's step after every `accumulate` of them.
 
         Args:
             loss: A scalar, the mean over its batch.
+            blame: Says which part of a loss that is not finite is not (`Regularizer.blame`); called only to stop.
 
         Returns:
             Whether a step was taken now.
@@ -74,7 +76,8 @@ class GuardedSteps:
             if agreed(bool(torch.isfinite(loss.detach()))):
                 (loss / self.accumulate).backward()
             else:
-                self._spoil(f"the loss is {float(loss.detach())}")
+                value = float(loss.detach())
+                self._spoil(blame or (lambda: f"the loss is {value}"))
         if self._parts < self.accumulate:
             return False
         self._parts = 0
@@ -82,7 +85,7 @@ class GuardedSteps:
         if not self._spoilt and weights:
             self.norm = float(torch.nn.utils.clip_grad_norm_(weights, self.largest_norm or math.inf))
             if not agreed(math.isfinite(self.norm)):
-                self._spoil(f"the norm of its gradient is {self.norm}")
+                self._spoil(lambda: f"the gradient is not finite (its norm is {self.norm})")
         spoilt, self._spoilt = self._spoilt, False
         if spoilt:
             self.skipped += 1
@@ -92,13 +95,10 @@ class GuardedSteps:
         self.optimizer.zero_grad(set_to_none=True)
         return not spoilt
 
-    def _spoil(self, what: str) -> None:
+    def _spoil(self, what: Callable[[], str]) -> None:
         if self.when_not_finite == "stop":
             self.optimizer.zero_grad(set_to_none=True)
-            raise NumericalError(
-                f"A loss must be finite, but at step {self.taken + self.skipped} {what}. Lower the strength or the "
-                'learning rate, or count such steps with when_not_finite="skip".'
-            )
+            raise not_finite(what(), self.taken + self.skipped)
         self._spoilt = True
 
 
@@ -114,6 +114,29 @@ def agreed(fine: bool) -> bool:
     flag = torch.tensor([int(fine)], device=device)
     dist.all_reduce(flag, dist.ReduceOp.MIN)
     return bool(flag.item())
+
+
+def finite_gradient(weights: Iterable[Tensor]) -> bool:
+    """Whether every gradient is finite, in every process of a process group.
+
+    Args:
+        weights: Whose gradients; one without is fine.
+    """
+    given = [weight.grad for weight in weights if weight.grad is not None]
+    return agreed(all(bool(torch.isfinite(gradient).all()) for gradient in given))
+
+
+def not_finite(what: str, step: int) -> NumericalError:
+    """The refusal to train on.
+
+    Args:
+        what: is not finite, as a clause.
+        step: How many optimizer steps came before.
+    """
+    return NumericalError(
+        f"A loss and its gradient must be finite, but at step {step} {what}. Lower the strength or the learning rate, "
+        'or count such steps with when_not_finite="skip".'
+    )
 
 
 def require_when_not_finite(word: Any) -> None:

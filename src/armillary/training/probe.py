@@ -178,6 +178,9 @@ class Monitor:
 
         Returns:
             The numbers, or None where nothing was measured.
+
+        Raises:
+            ArgumentError: The probe's ids are of another tokenizer, or longer than the context.
         """
         if math.isnan(self._began):
             self._began = clock.perf_counter()
@@ -187,6 +190,8 @@ class Monitor:
         if self.latest and self._spent > self.largest_share * (now - self._began):
             self.left_out += 1
             return None
+        if not self.latest:
+            self.probe.check_fits(model)
         numbers = self.probe.measure(model)
         self._spent += clock.perf_counter() - now
         self.latest = {f"{self.prefix}{name}": value for name, value in numbers.items()}

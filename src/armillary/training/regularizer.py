@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from armillary.errors import ArgumentError
@@ -77,6 +78,31 @@ class Regularizer:
             first = next(iter(states.values())) if isinstance(states, Mapping) else states
             return first.new_zeros(())
         return factor * self.penalty(states, mask=mask)
+
+    def blame(
+        self, loss: Tensor, states: Tensor | Mapping[int, Tensor], *, step: int, mask: Tensor | None = None
+    ) -> str:
+        """Which part of a loss with its penalty is not finite, in words.
+
+        Args:
+            loss: Without the penalty.
+            states: As for the penalty.
+            step: How many optimizer steps were taken before.
+            mask: As for the penalty.
+        """
+        each = states if isinstance(states, Mapping) else {self.layers[0]: states}
+        with torch.no_grad():  # at every layer first: a gathered penalty is asked in all processes
+            values = {layer: float(self.penalty(rows, mask=mask)) for layer, rows in each.items()}
+        plain, bad = float(loss.detach()), [layer for layer, value in values.items() if not math.isfinite(value)]
+        if not math.isfinite(plain):
+            return f"the loss itself is {plain}"
+        if bad:
+            places = f"layer{'s' if len(bad) > 1 else ''} {', '.join(map(str, bad))}"
+            return f"the penalty {self.penalty} is {values[bad[0]]} at {places} (the loss itself is {plain:.4g})"
+        return (
+            f"{self.strength_at(step):g} times the penalty {self.penalty} is not finite here or in another process "
+            f"(the penalty is {sum(values.values()) / len(values):.4g}, the loss itself {plain:.4g})"
+        )
 
     def __str__(self) -> str:
         layers = ", ".join(map(str, self.layers))

@@ -220,7 +220,8 @@ def _step(model: Any, ids: torch.Tensor, steps: GuardedSteps, regularizer: Regul
         return float(loss.detach())
     with regularizer.tap(model) as states:
         loss = model(input_ids=ids, labels=ids).loss
-    steps.take(loss + regularizer(states, step=step))
+    added = regularizer(states, step=step)
+    steps.take(loss + added, blame=lambda: regularizer.blame(loss, states, step=step))
     return float(loss.detach())
 
 

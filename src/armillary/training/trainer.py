@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import TrainerCallback
 
-from armillary.errors import ArgumentError, NumericalError
-from armillary.training.loop import WhenNotFinite, agreed, require_when_not_finite
+from armillary.errors import ArgumentError
+from armillary.training.loop import WhenNotFinite, agreed, finite_gradient, not_finite, require_when_not_finite
 from armillary.training.probe import Monitor
 from armillary.training.regularizer import Regularizer
 from armillary.training.tapping import checked_layers, family_for_training, unwrapped
@@ -44,17 +44,21 @@ class GeometryCallback(TrainerCallback):
 
 
 class _Skipping(TrainerCallback):
-    """Gives up a step whose loss was not finite: without gradients the optimizer changes nothing."""
+    """Gives up a step whose loss or gradient is not finite: without gradients the optimizer changes nothing."""
 
     def __init__(self, trainer: Any) -> None:
         self.trainer = trainer
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Take the gradients away where a part of this step was spoilt."""
-        if self.trainer.spoilt:
-            self.trainer.spoilt = False
-            self.trainer.skipped += 1
-            given["model"].zero_grad(set_to_none=True)
+        """Take the gradients away where a part of this step was spoilt, or stop where that was declared."""
+        scaled = getattr(self.trainer.accelerator, "scaler", None) is not None  # it gives up such gradients by itself
+        if not self.trainer.spoilt and (scaled or finite_gradient(given["model"].parameters())):
+            return
+        if self.trainer.when_not_finite == "stop":
+            raise not_finite("the gradient is not finite", int(state.global_step))
+        self.trainer.spoilt = False
+        self.trainer.skipped += 1
+        given["model"].zero_grad(set_to_none=True)
 
 
 class RegularizedTrainerMixin:
@@ -67,7 +71,7 @@ class RegularizedTrainerMixin:
     Args:
         *given: For the Trainer.
         regularizer: What is added.
-        when_not_finite: "skip" gives up a step whose loss is not finite and counts it; "stop" raises.
+        when_not_finite: "skip" gives up a step whose loss or gradient is not finite and counts it; "stop" raises.
         **options: For the Trainer.
 
     Raises:
@@ -112,7 +116,9 @@ class RegularizedTrainerMixin:
         if agreed(bool(torch.isfinite(total.detach()))):
             self._penalties.append(float(added.detach()))
         else:
-            total = self._without_gradient(model, total)
+            total = self._without_gradient(
+                model, lambda: self.regularizer.blame(loss, states, step=int(trainer.state.global_step), mask=mask)
+            )
         return (total, outputs) if return_outputs else total
 
     def log(self, logs: dict[str, float], *given: Any, **options: Any) -> None:
@@ -132,14 +138,11 @@ class RegularizedTrainerMixin:
             return bool(declared)
         return bool((trainer.model_accepts_loss_kwargs and items is not None) or trainer.compute_loss_func is not None)
 
-    def _without_gradient(self, model: Any, total: Tensor) -> Tensor:
+    def _without_gradient(self, model: Any, blame: Callable[[], str]) -> Tensor:
         """A loss of zero in the place of one that is not finite: it reaches every weight and changes none."""
         if self.when_not_finite == "stop":
             trainer: Any = self
-            raise NumericalError(
-                f"A loss must be finite, but at step {trainer.state.global_step} it is {float(total.detach())}. Lower "
-                'the strength or the learning rate, or skip such steps with when_not_finite="skip".'
-            )
+            raise not_finite(blame(), int(trainer.state.global_step))
         self.spoilt = True
         weights = [p for p in unwrapped(model).parameters() if p.requires_grad]
         return torch.stack([0 * p.flatten()[0].float() for p in weights]).sum()
