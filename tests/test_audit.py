@@ -230,6 +230,42 @@ def test_a_singular_matrix_a_condition_number_beyond_the_dtype_and_a_missing_pre
         DiagonalGain(torch.tensor([1.0, 0.0])).inverse(torch.eye(2))
 
 
+def test_an_ill_conditioned_matrix_is_refused_for_the_type_of_the_states_and_a_wider_type_takes_it() -> None:
+    steep = Linear(torch.logspace(0, 1, 12, base=1e12, dtype=torch.float64).diag(), name="steep")
+    with pytest.raises(ArgumentError, match=r"`given` must have a condition number below 8.39e\+06, .* one of 1e\+12"):
+        audit([participation_rank.after()], cloud().float(), transformations=[steep], **CHOICES)
+    audit([participation_rank.after()], cloud(), transformations=[steep], **CHOICES)
+
+
+def test_what_shares_a_name_is_refused_and_told_apart_by_another() -> None:
+    number, one, other = participation_rank.after(), DiagonalGain(torch.ones(12)), DiagonalGain(torch.arange(12.0) + 1)
+    with pytest.raises(ArgumentError, match=r"a name each, but 2 are called 'gain of the next norm'. Give one another"):
+        audit([number], cloud(), transformations=[one, other], **CHOICES)
+    with pytest.raises(
+        ArgumentError, match=r"a name each, but 2 are called 'participation_rank \| as given'. Leave one"
+    ):
+        audit([number, number], cloud(), transformations=[other], **CHOICES)
+    found = audit(
+        [number], cloud(), transformations=[one, DiagonalGain(other.gain, name="steep")], witnesses=(), **CHOICES
+    )
+    assert [one.verdict.word for one in found.judgments] == ["survived", "changes"]
+
+
+def test_nothing_to_try_is_refused_in_a_sentence() -> None:
+    with pytest.raises(ArgumentError, match="`measurements` must hold at least one"):
+        audit([], cloud(), **CHOICES)
+    with pytest.raises(ArgumentError, match="`transformations` must hold at least one"):
+        audit([participation_rank.after()], cloud(), transformations=[], **CHOICES)
+
+
+def test_a_gain_with_a_zero_takes_a_direction_away_and_one_that_is_not_finite_is_refused() -> None:
+    gain = DiagonalGain(torch.tensor([0.0, 1.0, 1.5, 2.0, 2.0, 1.0]), name="gain")
+    found = audit([algebraic_rank.after()], cloud(dim=6), transformations=[gain], witnesses=(), **CHOICES).judgments[0]
+    assert str(found) == "changes by -1 [-1, -1] (-16.7%)" and found.verdict.floor < 1e-9
+    with pytest.raises(ArgumentError, match="coordinate 1 is nan"):
+        DiagonalGain(torch.tensor([1.0, math.nan]))
+
+
 def test_a_given_matrix_is_tried_like_the_drawn_ones() -> None:
     given = Linear(torch.diag(torch.tensor([2.0, 1.0])), name="mine")
     numbers = [participation_rank.after(), algebraic_rank.after()]

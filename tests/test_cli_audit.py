@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 
 from armillary import cli
+from armillary.errors import ArgumentError
 from armillary.figures import drawings
 from armillary.figures.registry import reading_of
 from armillary.models.documents import Documents
 from armillary.observables.claims import Claim
 from armillary.observables.declaration import OBSERVABLES, observable
+from armillary.observables.rank import participation_rank
 from armillary.records.record import Record
 from armillary.report import write_report
 from armillary.studies import auditing
@@ -92,7 +94,10 @@ def test_json_lists_every_pair_with_verdict_numbers_floor_and_reason(armillary, 
     seen = armillary(*tiny, "--layers", "2", "--transformations", "orthogonal,row-scale", "--json")
     found = json.loads(seen.out)
     rows = found["verdicts"]
-    assert {row["transformation"] for row in rows} == {"orthogonal", "row scale"}
+    pairs = {(row["measurement"], row["transformation"]) for row in rows}
+    numbers = {measurement for measurement, _ in pairs}
+    assert len(pairs) == len(rows) == 2 * len(numbers) and {name for _, name in pairs} == {"orthogonal", "row scale"}
+    assert all(row["floor"] is not None for row in rows)
     for row in rows:
         assert {"measurement", "verdict", "before", "after", "difference", "low", "high", "floor", "reason"} <= set(row)
     raw = next(
@@ -151,8 +156,17 @@ def test_a_matrix_in_a_file_is_tried_and_a_singular_one_is_refused(armillary, ti
     width = tiny_llama().config.hidden_size
     np.save(tmp_path / "good.npy", np.diag(np.linspace(1, 2, width)))
     np.save(tmp_path / "bad.npy", np.ones((width, width)))
-    seen = armillary(*tiny, "--layers", "2", "--transformations", "good.npy")
-    assert seen.code == 0 and "good.npy" in seen.out
+    (tmp_path / "b").mkdir()
+    np.save(tmp_path / "b" / "good.npy", np.diag(np.linspace(1, 3, width)))
+    seen = armillary(*tiny, "--layers", "2", "--transformations", "good.npy,b/good.npy", "--json")
+    rows = [row for row in json.loads(seen.out)["verdicts"] if row["measurement"] == "participation_rank | as given"]
+    assert [row["transformation"] for row in rows] == ["good.npy", "b/good.npy"]
+    assert rows[0]["after"] != rows[1]["after"]
+    np.save(tmp_path / "words.npy", np.array([["one", "two"], ["three", "four"]]))
+    np.save(tmp_path / "complex.npy", 1j * np.eye(width))
+    for name, kind in (("words.npy", "<U5"), ("complex.npy", "complex128")):
+        seen = armillary(*tiny, "--transformations", name, "--out", "other")
+        assert seen.code == 2 and f"of real numbers, but {name} holds {kind}" in seen.err
     refused = armillary(*tiny, "--layers", "2", "--transformations", "bad.npy", "--out", "other")
     assert refused.code == 2 and "`--transformations` must be invertible" in refused.err
     assert armillary(*tiny, "--transformations", "none.npy", "--out", "other").code == 2
@@ -166,6 +180,9 @@ def test_a_matrix_in_a_file_is_tried_and_a_singular_one_is_refused(armillary, ti
         (("--condition-number", "0.5"), "`--condition-number` must be finite and at least 1"),
         (("--condition-number", "1e8"), "`--condition-number` must be below 8.39e+06"),
         (("--gauges", "twist"), "`--gauges` must name gauges"),
+        (("--gauges", "all,rotation"), "`--gauges` must be all, none or names"),
+        (("--gauges", "rotation,rotation"), "`--gauges` must name each once"),
+        (("--gauges", "rotation", "--dtype", "bfloat16"), "Load the decoder with `--dtype` float32"),
         (("--gauges", "rotation", "--untie", "maybe"), "`--untie` must be by-copy or never"),
         (("--layers", "99"), "`--layers` must lie within 0"),
         (("--layers", "x"), "must look like"),
@@ -178,6 +195,35 @@ def test_what_does_not_fit_is_refused_in_one_sentence_with_the_name_of_its_optio
     assert seen.code == 2 and said in seen.err and seen.err.count("\n") == 1 and seen.out == ""
 
 
+def test_a_folder_that_is_there_is_refused_by_the_name_of_its_option(armillary, tiny, tmp_path) -> None:
+    (tmp_path / "there").mkdir()
+    seen = armillary(*tiny, "--out", "there")
+    assert seen.code == 2 and "`--out`" in seen.err and "RECORD" not in seen.err
+    missing = armillary(tmp_path / "nowhere")
+    assert missing.code == 2 and "`RECORD`" in missing.err
+
+
+def test_a_gauge_that_does_not_verify_stops_with_the_difference_and_leaves_no_record(armillary, tiny) -> None:
+    asked = ("--layers", "2", "--transformations", "orthogonal", "--gauges", "value-output")
+    seen = armillary(*tiny, *asked, "--condition-number", "8000", "--out", "other")
+    assert seen.code == 1 and "must leave all logits within" in seen.err and seen.err.count("\n") == 1
+    assert not Path("other").exists()
+    assert armillary(*tiny, *asked, "--condition-number", "8000", "--dtype", "float64", "--out", "other").code == 0
+
+
+def test_gauges_have_a_condition_number_of_their_own_and_few_short_documents_unless_told_otherwise(
+    armillary, tiny
+) -> None:
+    asked = (*tiny[:6], "--transformations", "general-linear", "--gauges", "value-output", "--json")
+    own = json.loads(armillary(*asked, "--out", "own").out)["study"]
+    assert (own["gauge_condition"], own["gauge_documents"], own["gauge_tokens"]) == (10.0, 2, 20)
+    assert own["layers"] == [0, 2, 4] and own["gauge_layers"] == [0, 1, 2, 3, 4]
+    told = json.loads(armillary(*asked, "--condition-number", "3", *tiny[6:], "--out", "told").out)["study"]
+    assert (told["gauge_condition"], told["gauge_documents"], told["gauge_tokens"]) == (3.0, 6, 20)
+    none = armillary(*asked[:-3], "--gauges", "none", "--json", "--out", "none")
+    assert none.code == 0 and "gauges" not in json.loads(none.out)
+
+
 def test_gauges_are_verified_and_their_numbers_judged_beside_the_transformations(armillary, tiny) -> None:
     options = ("--layers", "2", "--transformations", "orthogonal", "--gauges", "rotation,neuron-scaling")
     found = json.loads(armillary(*tiny, *options, "--json").out)
@@ -187,6 +233,28 @@ def test_gauges_are_verified_and_their_numbers_judged_beside_the_transformations
     assert not {number for place, number in moved if place == "stream" and "overlap" in number}
     again = armillary("records/audit", "--transformations", "orthogonal")
     assert again.code == 0 and "rotation: logits move by" in again.out and "Unmoved by every listed" in again.out
+
+
+def test_a_decoder_of_one_block_is_audited_at_its_embedding_and_its_only_layer(tmp_path: Path) -> None:
+    documents = Documents.from_token_ids(tiny_ids(documents=2, tokens=12), ["one", "two"])
+    decoder = tiny_decoder("llama", layers=1)
+    study = auditing.Auditing(decoder=decoder, documents=documents, transformations=[RowScale(0.5, 0)])
+    assert list(study.run(tmp_path / "record").audits()) == [0, 1]
+
+
+def test_choices_that_do_not_fit_are_refused_before_anything_is_computed() -> None:
+    documents = Documents.from_token_ids(tiny_ids(documents=1, tokens=12), ["only"])
+    asked = {"decoder": tiny_decoder("gpt2"), "documents": documents, "transformations": [RowScale(0.5, 0)]}
+    for wrong, said in (
+        ({"measurements": [participation_rank]}, "a declared preparation"),
+        ({"measurements": 2 * [participation_rank.after()]}, "comes twice"),
+        ({"gauges": ("spin",)}, "there is no 'spin'"),
+        ({"gauge_documents": 0}, "`gauge_documents` must be at least 1"),
+        ({"transformations": []}, "`transformations` must hold at least one"),
+        ({"transformations": 2 * [RowScale(0.5, 0)]}, "2 are called 'row scale'"),
+    ):
+        with pytest.raises(ArgumentError, match=said):
+            auditing.Auditing(**{**asked, **wrong})
 
 
 def test_the_page_and_the_heat_map_of_an_audit_are_drawn_from_its_record(tmp_path: Path) -> None:

@@ -524,7 +524,7 @@ def test_figures_draw_what_a_smaller_record_has(record, tmp_path):
     )
     names = set(drawings(Reading(_reduced(record, tmp_path, smaller))))
     assert "alignment" in names
-    assert not names & {"overlap_histograms", "loss", "change_of_basis", "updates", "contrasts"}
+    assert not names & {"overlap_histograms", "loss", "verdicts", "updates", "contrasts"}
 
 
 def test_a_tap_that_is_undefined_everywhere_is_left_out(record, tmp_path):

@@ -173,7 +173,7 @@ def test_the_decoder_itself_is_left_alone() -> None:
 def test_half_precision_is_refused_and_float32_is_not() -> None:
     model = tiny.tiny_model("llama", layers=1)
     half = am.decoder_from_model(model.to(torch.bfloat16))
-    with pytest.raises(am.ArgumentError, match=r'must be float32 or float64 .* Load it with dtype="float32"'):
+    with pytest.raises(am.ArgumentError, match=r"must be float32 or float64 .* Load the decoder with `dtype` float32"):
         half.under(am.Rotation(0), IDS)
     am.decoder_from_model(model.float()).under(am.Rotation(0), IDS)
 
@@ -234,7 +234,7 @@ def test_condition_numbers_that_no_map_can_have_or_the_type_cannot_resolve_are_r
 def test_a_gauge_that_float32_cannot_carry_is_refused_and_float64_carries_it() -> None:
     """A condition number that float64 resolves moves float32 by many floors: the copy would not be the decoder."""
     gauge = am.ValueOutput(8000.0, seed=0)
-    with pytest.raises(am.CheckMissed, match=r"within 10 rounding floors .* load it with dtype=\"float64\"") as refused:
+    with pytest.raises(am.CheckMissed, match=r"within 10 rounding floors .* load it with `dtype` float64") as refused:
         decoder_of("llama").under(gauge, IDS)
     assert "in float64 by" in str(refused.value)
     wide = am.decoder_from_model(tiny.tiny_model("llama", attention_bias=True, layers=2).double())

@@ -108,7 +108,7 @@ def test_half_precision_is_refused_with_the_reason_and_the_laboratory_goes_on(tm
     record = study(am.decoder_from_model(model)).run(tmp_path / "record")
     assert GaugedNumbers.of(record.dataset) is None
     assert "own rounding hides any difference" in record.provenance["gauges_not_measured"]
-    assert "not measured, since Argument `decoder` must be float32" in page_of(record, tmp_path / "page.html")
+    assert "not measured, since Argument `dtype` must be float32" in page_of(record, tmp_path / "page.html")
 
 
 def test_none_are_tried_where_none_are_asked_for_and_old_records_say_why_they_have_none(

@@ -167,6 +167,8 @@ def test_what_cannot_be_measured_is_refused_and_the_remedy_works() -> None:
         am.numbers_under(decoder, IDS[:, :2], {}, layers=(1,))
     with pytest.raises(am.ArgumentError, match="must need no calibration"):
         am.numbers_under(decoder, IDS, {}, layers=(1,), measurements=[am.mean_overlap.after("corpus mean")])
+    with pytest.raises(am.ArgumentError, match="a declared preparation"):
+        am.numbers_under(decoder, IDS, {}, layers=(1,), measurements=[am.mean_overlap])
     found = am.numbers_under(decoder, IDS, {"k": am.KeyBias(1.0, 0)}, layers=(1,), measurements=SMALL)
     assert "rotary positions" in found.refused["k"]
     with pytest.raises(am.ArgumentError, match=r"was not \(rotary positions .*Applied: none"):

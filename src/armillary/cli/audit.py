@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +16,7 @@ from armillary.cli.options import LARGEST_SEED, AsJson, Quiet, given
 from armillary.cli.report import drawn
 from armillary.cli.source import AllowPickle, Device, Dtype, Model, Revision, Source, Tokenizer, TrustRemoteCode
 from armillary.cli.study import chosen_layers, layer_ranges
-from armillary.errors import ArgumentError
+from armillary.errors import ArgumentError, ArmillaryError
 
 if TYPE_CHECKING:
     from armillary.invariance.judgment import Audit
@@ -121,7 +122,7 @@ def audit(
     with terminal.interruptible(path):
         study = _study(
             source, corpus, layers=layers, names=names, condition_number=condition_number, gauges=gauges, untie=untie,
-            max_documents=max_documents, max_tokens=max_tokens, seed=seed, level=level,
+            max_documents=max_documents, max_tokens=max_tokens, seed=seed, level=level, written=given(context),
         )  # fmt: skip
         with terminal.progress("auditing", quiet=quiet) as progress:
             made = study.run(path, progress=progress)
@@ -193,7 +194,10 @@ def _of_record(path: Path, *, layers: str | None, names: list[str] | None) -> tu
     from armillary.records.record import Record
     from armillary.studies.auditing import audits_of_states
 
-    opened = Record.open(path)
+    try:
+        opened = Record.open(path)
+    except ArmillaryError as error:  # `path` is where a record goes, here it is one
+        raise type(error)(str(error).replace("`path`", "`RECORD`")) from error
     if opened.study.get("kind") == "simulation":
         if layers is not None:
             raise ArgumentError(
@@ -239,6 +243,7 @@ def _only(found: Audit, names: list[str] | None) -> Audit:
 def _study(
     source: Source, corpus: Corpus, *, layers: str | None, names: list[str] | None, condition_number: float,
     gauges: list[str] | None, untie: str, max_documents: int, max_tokens: int, seed: int, level: float,
+    written: Collection[str],
 ) -> Auditing:  # fmt: skip
     """The audit that the options ask for, with its decoder loaded and its documents cut."""
     from armillary.estimates import require_choices
@@ -248,7 +253,16 @@ def _study(
     require_choices(level, Auditing.resamples)
     ranges = layer_ranges(layers)
     asked = tuple(one.strip() for given in gauges or () for one in given.split(","))
-    named_gauges(asked, condition_number=condition_number)  # refuses an unknown name before anything is loaded
+    of_gauges: dict[str, Any] = {
+        own: value
+        for option, own, value in (
+            ("condition_number", "gauge_condition", condition_number),
+            ("max_documents", "gauge_documents", max_documents),
+            ("max_tokens", "gauge_tokens", max_tokens),
+        )
+        if option in written
+    }
+    named_gauges(asked, condition_number=of_gauges.get("gauge_condition", Auditing.gauge_condition))  # before loading
     if untie not in UNTIE:
         raise ArgumentError(f"Argument `--untie` must be {' or '.join(UNTIE)}, but it is {untie!r}. Leave it out.")
     chosen = _transformations(names, condition_number=condition_number, seed=seed)
@@ -256,9 +270,8 @@ def _study(
     texts = corpus.one_or_more(decoder, limit=max_documents, tokens=max_tokens)
     return Auditing(
         decoder=decoder, documents=texts, transformations=chosen,
-        layers=chosen_layers(ranges, decoder.facts.layers, layers), gauges=asked, gauge_condition=condition_number,
-        untie=UNTIE[untie], calibration=corpus.calibration(decoder, texts),
-        level=level, seed=seed,
+        layers=chosen_layers(ranges, decoder.facts.layers, layers), gauges=asked, untie=UNTIE[untie],
+        calibration=corpus.calibration(decoder, texts), level=level, seed=seed, **of_gauges,
     )  # fmt: skip
 
 
@@ -289,7 +302,13 @@ def _matrix(path: str) -> Transformation:
             f"Argument `--transformations` must name a NumPy file of one matrix, but {path} cannot be read ({error}). "
             "Write it with numpy.save."
         ) from error
-    return Linear(torch.as_tensor(np.asarray(held, dtype=float)), name=Path(path).name)
+    kind = getattr(held, "dtype", None)
+    if kind is None or kind.kind not in "fiu":
+        raise ArgumentError(
+            f"Argument `--transformations` must name a NumPy file of one matrix of real numbers, but {path} holds "
+            f"{'several arrays' if kind is None else kind}. Write one with numpy.save."
+        )
+    return Linear(torch.as_tensor(np.asarray(held, dtype=float)), name=path)
 
 
 def _told(found: dict[str, Audit], gauged: _Gauged | None, *, content: dict[str, Any], as_json: bool) -> None:

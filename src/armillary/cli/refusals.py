@@ -54,6 +54,7 @@ _OPTIONS = {
     "seed": "--seed",
     "condition_number": "--condition-number",
     "given": "--transformations",
+    "transformations": "--transformations",
     "gauges": "--gauges",
     "untie": "--untie",
     "level": "--level",
@@ -68,7 +69,7 @@ _OPTIONS = {
 }
 """What the arguments of the library are called on the command line; `path` depends on the command."""
 
-WRITING = ("lab", "simulate", "phase", "resist", "diagnose", "train")
+WRITING = ("lab", "simulate", "phase", "resist", "diagnose", "train", "audit")
 """Commands whose `path` is where a record goes."""
 
 

@@ -79,10 +79,7 @@ def _gauges(texts: list[str] | None) -> tuple[str, ...]:
     from armillary.models.gauges.listing import named_gauges
 
     asked = tuple(one.strip() for given in texts or ("all",) for one in given.split(","))
-    if asked == ("none",):
-        return ()
-    named_gauges(asked)
-    return asked
+    return asked if named_gauges(asked) else ()
 
 
 def _conditions(texts: Sequence[str]) -> dict[str, Condition]:

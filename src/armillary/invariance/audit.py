@@ -9,6 +9,7 @@ import torch
 
 from armillary.errors import ArgumentError
 from armillary.estimates import require_choices
+from armillary.invariance.floors import stretch
 from armillary.invariance.judgment import Audit, Reasons, judged
 from armillary.invariance.proofs import proof
 from armillary.invariance.trial import tried, witnessed
@@ -26,7 +27,7 @@ from armillary.transformations.linear import (
 )
 from armillary.transformations.rows import Centering, GlobalScale, RowScale, TokenPermutation, Translation
 
-__all__ = ["audit", "reasons_of", "require_resolvable", "standard"]
+__all__ = ["audit", "reasons_of", "require_transformations", "standard"]
 
 
 def standard(*, condition_number: float, seed: int, gain: DiagonalGain | None = None) -> tuple[Transformation, ...]:
@@ -84,8 +85,8 @@ def audit(
         A judgment for each measurement and transformation; with one document, without intervals.
 
     Raises:
-        ArgumentError: If a measurement has no preparation, states are not finite, or a condition number is larger than
-            the type of the states resolves.
+        ArgumentError: If there is nothing to try, two share a name, a measurement has no preparation, states are not
+            finite, or a condition number is larger than the type of the states resolves.
 
     Example:
         >>> from armillary.observables.rank import algebraic_rank, participation_rank
@@ -104,7 +105,7 @@ def audit(
     if chosen is None:
         gains = torch.logspace(1, 0, rows.shape[-1], base=2.0, dtype=torch.float64)
         chosen = standard(condition_number=condition_number, seed=seed, gain=DiagonalGain(gains, name="diagonal gain"))
-    require_resolvable(chosen, rows.shape[-1], rows.dtype)
+    require_transformations(chosen, rows.shape[-1], rows.dtype)
     cloud = Cloud(rows, accumulate=torch.float64, calibration=calibration)
     found = tried(cloud, chosen, measurements, floor_documents=max(1, min(floor_documents, len(rows))))
     return judged(
@@ -127,30 +128,44 @@ def reasons_of(measurements: Sequence[Measurement], transformations: Sequence[Tr
     }
 
 
-def require_resolvable(transformations: Sequence[Transformation], dim: int, dtype: torch.dtype) -> None:
-    """Refuse a condition number that the type of the states does not resolve.
+def require_transformations(transformations: Sequence[Transformation], dim: int, dtype: torch.dtype) -> None:
+    """Refuse none at all, two of one name, and a condition number that the type of the states does not resolve.
 
     Args:
-        transformations: Which may have one.
+        transformations: What is to be done to states.
         dim: Dimension of the rows.
         dtype: That of the states as they came.
 
     Raises:
-        ArgumentError: Naming the largest that it does.
+        ArgumentError: Naming what two share, or the largest condition number that is resolved.
     """
+    if not transformations:
+        raise ArgumentError(
+            "Argument `transformations` must hold at least one, but it is empty. Give for example "
+            "[Translation(1.0, seed=0)]."
+        )
+    _require_apart("transformations", transformations, remedy="Give one another name.")
     largest = largest_condition_number(dtype)
     for one in transformations:
-        if isinstance(one, GeneralLinear) and not one.condition_number < largest:
+        if not isinstance(one, GeneralLinear | Linear):
+            continue
+        if not (condition_number := stretch(one, 1, dim)) < largest:
+            must, but = "`given` must have a condition number", "it has one of"
+            if isinstance(one, GeneralLinear):
+                must, but = "`condition_number` must be", "it is"
             raise ArgumentError(
-                f"Argument `condition_number` must be below {largest:.3g}, where {str(dtype).removeprefix('torch.')} "
-                f"leaves only rounding of the direction that is stretched least, but it is {one.condition_number:g}. "
+                f"Argument {must} below {largest:.3g}, where {str(dtype).removeprefix('torch.')} "
+                f"leaves only rounding of the direction that is stretched least, but {but} {condition_number:.6g}. "
                 "Lower it, or keep states in a wider type."
             )
-        if isinstance(one, Linear):
-            one.matrix(dim)
 
 
 def _require_measurements(measurements: Sequence[Any]) -> None:
+    if not measurements:
+        raise ArgumentError(
+            "Argument `measurements` must hold at least one, but it is empty. Give for example "
+            "[participation_rank.after('normalize')]."
+        )
     for one in measurements:
         if not isinstance(one, Measurement):
             raise ArgumentError(
@@ -158,3 +173,14 @@ def _require_measurements(measurements: Sequence[Any]) -> None:
                 f"{getattr(one, 'name', one)!r} without one. Write for example participation_rank.after('normalize'), "
                 "or .after() for rows as given."
             )
+    _require_apart("measurements", measurements, remedy="Leave one out.")
+
+
+def _require_apart(argument: str, given: Sequence[object], *, remedy: str) -> None:
+    """Verdicts go by names, so that two of one name would be one."""
+    names = [str(one) for one in given]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ArgumentError(
+            f"Argument `{argument}` must have a name each, but {names.count(twice[0])} are called {twice[0]!r}. "
+            f"{remedy}"
+        )

@@ -44,7 +44,8 @@ def stretch(transformation: Transformation, tokens: int, dim: int) -> float:
         dim: Their dimension.
 
     Returns:
-        Largest over smallest factor, at least 1; infinite for a gain with a zero.
+        Largest over smallest factor, at least 1. Of a gain with zeros, over the smallest of the others: what is
+        multiplied by zero is zero exactly, and has no rounding.
     """
     if isinstance(transformation, GeneralLinear):
         return transformation.condition_number
@@ -56,7 +57,8 @@ def stretch(transformation: Transformation, tokens: int, dim: int) -> float:
         sizes = transformation.factors(tokens)
     else:
         return 1.0
-    return float(sizes.max() / sizes.min()) if float(sizes.min()) > 0 else math.inf
+    sizes = sizes[sizes > 0]
+    return float(sizes.max() / sizes.min()) if len(sizes) else 1.0
 
 
 def floors(

@@ -85,9 +85,9 @@ class GaugedNumbers:
         numbers: names of the columns.
         before: float64 `documents numbers`.
         floor: `numbers`: how far the same number is from that of a pass in float32, the type a laboratory takes it in
-            (for a decoder in float64, that distance times 2^-29, the ratio of the two types' roundings), or how far
-            rounding of these states in float64 moves it, where that is more: a singular value of zero shows as one of
-            1e-8.
+            (for a decoder in float64, that distance times 2^-29, the ratio of the two types' roundings, and times the
+            largest condition number of the gauges), or how far rounding of these states in float64 moves it, where
+            that is more: a singular value of zero shows as one of 1e-8.
         under: gauges that were verified, by name.
         refused: gauges that the decoder does not admit, with the reason.
         failed: gauges that were applied and moved the outputs, with the difference in words; nothing else is known of

@@ -93,7 +93,6 @@ SECTIONS: tuple[tuple[str, str, str, tuple[str | Content, ...]], ...] = (
         (
             lambda known: statement(known.reading),
             "verdicts",
-            "change_of_basis",
             lambda known: gauges_of_laboratory(known.reading),
             "before_and_after_gauges",
         ),

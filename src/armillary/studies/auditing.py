@@ -17,7 +17,7 @@ import torch
 from armillary.errors import ArgumentError
 from armillary.estimates import require_choices
 from armillary.invariance.against import against
-from armillary.invariance.audit import audit, require_resolvable
+from armillary.invariance.audit import audit, require_transformations
 from armillary.invariance.judgment import Audit
 from armillary.invariance.trial import tried
 from armillary.models.anatomy import Decoder
@@ -35,7 +35,14 @@ from armillary.records.record import Record
 from armillary.studies.gauging import numbers_under
 from armillary.studies.origin import origin
 from armillary.studies.passes import calibrate
-from armillary.studies.plan import FLOOR_DOCUMENTS, Plan, default_between_layers, default_measurements, statement_layers
+from armillary.studies.plan import (
+    FLOOR_DOCUMENTS,
+    Plan,
+    check_measurements,
+    default_between_layers,
+    default_measurements,
+    statement_layers,
+)
 from armillary.studies.simulation import default_measurements_along_time
 from armillary.studies.statement import GAIN, claimed
 from armillary.terms import layer_words
@@ -45,14 +52,20 @@ from armillary.transformations.linear import DiagonalGain
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Auditing", "audits_of_states", "default_layers"]
+__all__ = ["Auditing", "audits_of_states", "course", "default_layers"]
 
 KIND = "audit"
 
 
 def default_layers(decoder: Decoder) -> tuple[int, ...]:
     """The embedding, half of the way, and the last layer."""
-    return (0, *statement_layers(range(decoder.facts.layers + 1)))
+    return tuple(dict.fromkeys((0, *statement_layers(range(decoder.facts.layers + 1)))))
+
+
+def course(decoder: Decoder) -> tuple[int, ...]:
+    """About seven layers from the embedding to the last, half of the way among them: enough for a curve."""
+    last = decoder.facts.layers
+    return tuple(dict.fromkeys(round(k * last / 6) for k in range(7)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +81,9 @@ class Auditing:
         between: Between each layer and the first of the layers; the laboratory's own list if None.
         gauges: Re-parametrizations by name, ("all",) for all of them; none if empty. Each is verified on the documents.
         gauge_condition: Condition number of the general maps among them.
+        gauge_documents: How many of the documents, from the first, they are verified and measured on.
+        gauge_tokens: How many tokens of each of these, from the first.
+        gauge_layers: Where numbers under them are taken; `layers` where those are given, else `course`.
         untie: Whether tied tensors may be untied by copy where a gauge needs it: "by copy" or "never".
         layers: Where; `default_layers` if None.
         calibration: Documents disjoint from the others, for the views that need them; those are left out without.
@@ -86,7 +102,10 @@ class Auditing:
     measurements: Sequence[Measurement] | None = None
     between: Sequence[BetweenMeasurement] | None = None
     gauges: tuple[str, ...] = ()
-    gauge_condition: float = 10.0
+    gauge_condition: float = Plan.gauge_condition
+    gauge_documents: int = Plan.gauge_documents
+    gauge_tokens: int = Plan.gauge_tokens
+    gauge_layers: Sequence[int] | None = None
     untie: Untie = "by copy"
     layers: Sequence[int] | None = None
     calibration: Documents | None = None
@@ -104,8 +123,6 @@ class Auditing:
                 f"Argument `layers` must lie within 0 (embedding) and {facts.layers}, but it is {list(chosen)}. "
                 "Layer l is the stream after block l."
             )
-        if not self.transformations:
-            raise ArgumentError("Argument `transformations` must name at least one, but it is empty. Leave it out.")
         if self.documents.tokens < 4:
             raise ArgumentError(
                 f"Argument `documents` must have at least 4 tokens each, but they have {self.documents.tokens}. "
@@ -115,12 +132,20 @@ class Auditing:
         self.documents.check_vocabulary(facts.vocabulary)
         if self.calibration is not None:
             self.documents.check_disjoint(self.calibration)
-        drawn = [one for one in self.transformations if str(one) != GAIN]
-        require_resolvable(drawn, facts.width, getattr(torch, facts.dtype))
+        require_transformations(self.transformations, facts.width, getattr(torch, facts.dtype))
         calibrated = self.calibration is not None
         measurements = default_measurements(calibrated=calibrated) if self.measurements is None else self.measurements
         between = default_between_layers() if self.between is None else self.between
+        check_measurements(measurements, between, calibrated=calibrated)
+        if self.gauge_documents < 1:
+            raise ArgumentError(
+                f"Argument `gauge_documents` must be at least 1, but it is {self.gauge_documents}. Use 2, or no gauges."
+            )
+        known = named_gauges(tuple(self.gauges), condition_number=self.gauge_condition)
+        object.__setattr__(self, "gauges", tuple(self.gauges) if known else ())
         object.__setattr__(self, "between", tuple(between) if len(chosen) > 1 else ())
+        if self.gauge_layers is None:
+            object.__setattr__(self, "gauge_layers", course(self.decoder) if self.layers is None else chosen)
         object.__setattr__(self, "layers", chosen)
         object.__setattr__(self, "measurements", tuple(measurements))
         object.__setattr__(self, "transformations", tuple(self.transformations))
@@ -155,10 +180,12 @@ class Auditing:
         if not self.gauges:
             return None
         say("verifying gauges", 0, 1)
+        ids = self.documents.token_ids[: self.gauge_documents, : self.gauge_tokens]
+        few = Documents.from_token_ids(ids.clone(), self.documents.titles[: len(ids)])
         chosen = named_gauges(self.gauges, seed=self.seed, condition_number=self.gauge_condition)
         plain = [one for one in self.measurements or () if not one.preparation.needs_calibration]
         return numbers_under(
-            self.decoder, self.documents, chosen, layers=tuple(self.layers or ()), measurements=plain, untie=self.untie
+            self.decoder, few, chosen, layers=tuple(self.gauge_layers or ()), measurements=plain, untie=self.untie
         )
 
     def _tables(self, say: Callable[[str, int, int], None]) -> tuple[np.ndarray, np.ndarray]:
@@ -260,7 +287,8 @@ class Auditing:
                 for one in self.transformations
             ],
             "gauges": list(self.gauges),
-            "gauge_condition": self.gauge_condition,
+            **{f"gauge_{name}": getattr(self, f"gauge_{name}") for name in ("condition", "documents", "tokens")},
+            "gauge_layers": list(self.gauge_layers or ()),
             "untie": self.untie,
             "measurements": [str(one) for one in measurements],
             "preparation_steps": {step: words for step, words in STEPS.items() if step in used},

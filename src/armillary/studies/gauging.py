@@ -21,6 +21,7 @@ from armillary.models.gauges.verification import GaugeTrial, Untie, require_held
 from armillary.observables.declaration import Measurement
 from armillary.records.gauged import GaugedNumbers, UnderGauge
 from armillary.studies.placed import Ledger, reason_for
+from armillary.studies.plan import check_measurements
 
 __all__ = ["Failing", "numbers_under"]
 
@@ -57,7 +58,8 @@ def numbers_under(
         Numbers before and after, with floors, reasons and the proof of every gauge.
 
     Raises:
-        ArgumentError: half precision, too few tokens, a layer that is not there, a measurement that needs calibration.
+        ArgumentError: half precision, too few tokens, a layer that is not there; a measurement that has no preparation,
+            comes twice or needs calibration.
         UnsupportedModelError: a family whose parts are not known well enough.
         CheckMissed: a gauge moves the outputs and `failing` is "stop": nothing is measured further, and the message
             carries the difference.
@@ -80,12 +82,14 @@ def numbers_under(
         )
     trial = GaugeTrial(decoder, ids, untie=untie, watch=watch)
     names, before = heard[-1].table()
-    narrow, share = (decoder, 1.0) if dtype is torch.float32 else (_narrowed(decoder), 2.0**-29)
+    chosen = gauges_of(decoder, untie=untie).admitted if gauges is None else gauges
+    steepest = max((getattr(one, "condition_number", 1.0) for one in chosen.values()), default=1.0)
+    narrow, share = (decoder, 1.0) if dtype is torch.float32 else (_narrowed(decoder), 2.0**-29 * steepest)
     with watch(narrow):
         narrow.hidden(trial.ids)
     floor = np.maximum(_floors(before.numpy(), heard[-1].table()[1].numpy(), share), heard[0].floor(names).numpy())
     under, refused, failed = {}, {}, {}
-    for name, gauge in (gauges_of(decoder, untie=untie).admitted if gauges is None else gauges).items():
+    for name, gauge in chosen.items():
         why = trial.refusal(gauge)
         if why is not None:
             refused[name] = why
@@ -128,6 +132,7 @@ def _floors(wide: np.ndarray, narrow: np.ndarray, share: float) -> np.ndarray:
 
 
 def _require_uncalibrated(measurements: Sequence[Measurement] | None) -> None:
+    check_measurements(measurements or (), (), calibrated=True)
     for one in measurements or ():
         if one.preparation.needs_calibration:
             raise ArgumentError(

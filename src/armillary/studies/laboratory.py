@@ -147,8 +147,8 @@ class Laboratory:
             measurements = default_measurements(calibrated=self.calibration is not None)
         between = default_between_layers() if self.between is None else self.between
         check_measurements(measurements, between, calibrated=self.calibration is not None)
-        named_gauges(tuple(self.gauges), condition_number=self.plan.gauge_condition)
-        object.__setattr__(self, "gauges", tuple(self.gauges))
+        known = named_gauges(tuple(self.gauges), condition_number=self.plan.gauge_condition)
+        object.__setattr__(self, "gauges", tuple(self.gauges) if known else ())
         object.__setattr__(self, "layers", chosen)
         object.__setattr__(self, "measurements", tuple(measurements))
         object.__setattr__(self, "between", tuple(between))

@@ -25,14 +25,9 @@ from armillary.studies.plan import FLOOR_DOCUMENTS, statement_layers
 from armillary.transformations.declaration import Transformation
 from armillary.transformations.linear import DiagonalGain
 
-__all__ = ["ADMITTED", "GAIN", "Statement", "claimed", "transformations"]
+__all__ = ["GAIN", "Statement", "claimed", "transformations"]
 
 GAIN = "gain of the next norm"
-ADMITTED = {
-    "RMSNorm": ("orthogonal", "permutation of features", "global scale", GAIN),
-    "LayerNorm": ("permutation of features", "global scale", GAIN),
-}
-"""By a decoder's norm: which of the transformations a re-parametrization that keeps its function can bring about."""
 
 _DIMS = ("transformation", "statement_layer", "statement_measurement", "document")
 

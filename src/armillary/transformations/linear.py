@@ -184,11 +184,22 @@ class DiagonalGain(_Multiplied):
     Args:
         gain: The gains, `dim`.
         name: What to call it.
+
+    Raises:
+        ArgumentError: If a gain is not finite.
     """
 
     group: ClassVar[str] = "diagonal matrices, one factor a coordinate"
     gain: Tensor
     name: str = "gain of the next norm"
+
+    def __post_init__(self) -> None:
+        if bool((strange := ~torch.isfinite(self.gain)).any()):
+            place = int(strange.flatten().nonzero()[0])
+            raise ArgumentError(
+                f"Argument `gain` must be finite, but that of coordinate {place} is "
+                f"{float(self.gain.flatten()[place])}. Find out what made it so."
+            )
 
     def matrix(self, dim: int) -> Tensor:
         """The diagonal of diag(gain); `dim`."""

@@ -57,20 +57,28 @@ def controls(*, seed: int = 0, condition_number: float = 10.0) -> dict[str, Gaug
 
 
 def named_gauges(names: tuple[str, ...], *, seed: int = 0, condition_number: float = 10.0) -> dict[str, Gauge]:
-    """Gauges by name; ("all",) for every one.
+    """Gauges by name; ("all",) for every one, ("none",) or () for none.
 
     Raises:
-        ArgumentError: there is none of such a name.
+        ArgumentError: there is none of such a name, one comes twice, or "all" or "none" does not stand alone.
     """
     known = gauges(seed=seed, condition_number=condition_number)
     if names == ("all",):
         return known
+    if names == ("none",):
+        return {}
+    if "all" in names or "none" in names:
+        raise ArgumentError(
+            f"Argument `gauges` must be all, none or names, but it is {', '.join(names)}. Write all or none alone."
+        )
     for name in names:
         if name not in known:
             raise ArgumentError(
                 f"Argument `gauges` must name gauges, but there is no {name!r}. Choose among "
                 f"{', '.join(known)}, or all."
             )
+    if len(set(names)) < len(names):
+        raise ArgumentError(f"Argument `gauges` must name each once, but it is {', '.join(names)}. Leave one out.")
     return {name: known[name] for name in names}
 
 

@@ -103,9 +103,9 @@ class GaugeTrial:
         self.dtype = next(decoder.model.parameters()).dtype
         if self.dtype not in (torch.float32, torch.float64):
             raise ArgumentError(
-                f"Argument `decoder` must be float32 or float64 for a gauge to be verified, but is "
-                f"{decoder.facts.dtype}, "
-                'whose own rounding hides any difference. Load it with dtype="float32".'
+                f"Argument `dtype` must be float32 or float64 for a gauge to be verified, but it is "
+                f"{decoder.facts.dtype}, whose own rounding hides any difference. Load the decoder with `dtype` "
+                "float32."
             )
         self.wiring = wiring_of(decoder)
         self.ids: Tensor = decoder.checked(getattr(documents, "token_ids", documents))
@@ -257,7 +257,7 @@ def require_held(verification: GaugeProof) -> None:
     raise CheckMissed(
         f"Gauge {verification.gauge} must leave all {verification.compared} within {FLOORS:g} rounding floors of "
         f"{verification.floor:.3g}, but in the decoder's own type one moved by {verification.narrow_difference:.3g}, "
-        f'in float64 by {verification.difference:.3g}. The decoder is left as it was: load it with dtype="float64", or '
+        f"in float64 by {verification.difference:.3g}. The decoder is left as it was: load it with `dtype` float64, or "
         "take maps of a smaller condition number."
     )
 
