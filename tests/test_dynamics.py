@@ -457,6 +457,13 @@ def test_opposed_and_simplex_states_stay_and_are_called_unstable_with_the_right_
     assert am.stationarity(field, aligned).label == "stationary and stable, up to rotations"
 
 
+def test_tokens_that_hardly_hear_each_other_are_linearized_whatever_the_beta() -> None:
+    rates = am.growth_rates(
+        am.on_sphere(am.AttentionDrift(am.Softmax(800.0))), am.sphere.uniform(tokens=6, dim=3, seed=1)
+    )
+    assert 0 < float(rates[0]) < 1e-70
+
+
 def test_a_nearly_opposed_pair_leaves_at_the_right_time_and_the_status_says_what_was_done() -> None:
     c = -1 + 1e-12
     pair = torch.tensor([[1.0, 0.0], [c, math.sqrt(1 - c * c)]], dtype=torch.float64)

@@ -134,6 +134,65 @@ def test_the_logarithm_of_the_energy_is_finite_at_any_beta(beta: float) -> None:
     assert math.isinf(float(energy.value(rows))) == (expected > 700)
 
 
+EXTREME = [
+    (beta, clock, dtype)
+    for beta, dtype in ((800.0, torch.float64), (-800.0, torch.float64), (1e5, torch.float64), (-100.0, torch.float32))
+    for clock in ("softmax", "shifted")
+] + [(100.0, "softmax", torch.float32)]
+
+
+@pytest.mark.parametrize(("beta", "clock", "dtype"), EXTREME)
+def test_the_rate_is_a_number_or_infinite_and_its_logarithm_finite_at_any_beta(
+    beta: float, clock: str, dtype: torch.dtype
+) -> None:
+    rule = am.Softmax(beta) if clock == "softmax" else am.Unnormalized(beta, clock="shifted")
+    energy = am.energy_of(am.on_sphere(ATTENTION(rule)))
+    rows = cloud(6).to(dtype)
+    assert not math.isnan(float(energy.rate(rows))) and float(energy.rate(rows)) * energy.sign >= 0
+    assert math.isfinite(float(energy.log_rate(rows))) and not math.isnan(float(energy.value(rows)))
+    assert float(energy.rate(rows)) == pytest.approx(
+        energy.sign * float(energy.log_rate(rows).double().exp().to(dtype)), rel=1e-4
+    )
+    opposed = torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=dtype)
+    assert float(energy.rate(opposed)) == 0.0 and float(energy.log_rate(opposed)) == -math.inf
+
+
+@pytest.mark.parametrize("beta", [3.0, -2.0, 800.0])
+def test_the_relative_rate_is_the_sum_over_shares_of_the_partition_sums(beta: float) -> None:
+    pair = am.sphere.equiangular(tokens=2, dim=2, overlap=0.995)
+    rows = pair if beta > 100 else cloud(6)
+    energy = am.energy_of(am.on_sphere(ATTENTION(am.Softmax(beta))))
+    scores = beta * (rows @ rows.mT)
+    pull = torch.softmax(scores, -1) @ rows
+    pull = pull - (pull * rows).sum(-1, keepdim=True) * rows
+    shares = torch.softmax(torch.logsumexp(scores, -1), -1)
+    relative = 2 * abs(beta) * float((shares * pull.square().sum(-1)).sum())
+    assert float((energy.log_rate(rows) - energy.log_value(rows)).exp()) == pytest.approx(relative, rel=1e-11)
+
+
+def test_a_pair_far_apart_at_a_large_beta_has_the_rate_of_its_law_and_no_rounding() -> None:
+    """Tokens at an overlap c: 2 sin^2 e^{2 beta c} / (e^beta + e^{beta c}), far below the rounding of the attention."""
+    beta, c = 400.0, 0.5
+    rows = am.sphere.equiangular(tokens=2, dim=2, overlap=c)
+    energy = am.energy_of(am.on_sphere(ATTENTION(am.Softmax(beta))))
+    law = math.log(2 * (1 - c * c)) + 2 * beta * c - beta - math.log1p(math.exp(beta * (c - 1)))
+    assert float(energy.log_rate(rows)) == pytest.approx(law, abs=1e-10)
+    assert float(energy.rate(rows)) == pytest.approx(math.exp(law), rel=1e-9)
+
+
+def test_tokens_that_see_none_but_themselves_have_an_energy_that_stands_still() -> None:
+    energy = am.energy_of(am.on_sphere(ATTENTION(am.Softmax(900.0), mask=am.Window(0, "both"))))
+    assert float(energy.rate(cloud())) == 0.0 and float(energy.log_value(cloud())) == pytest.approx(
+        900 + math.log(7 / 1800), rel=1e-13
+    )
+
+
+def test_a_potential_beside_attention_at_a_large_beta_is_a_number_or_infinite() -> None:
+    drift = ATTENTION(am.Unnormalized(800.0, clock="shifted")) + am.Injection(0.3 * cloud(7, 3, 9))
+    energy = am.energy_of(am.on_sphere(drift))
+    assert math.isfinite(float(energy.log_rate(cloud()))) and not math.isnan(float(energy.value(cloud())))
+
+
 def test_a_weighted_token_counts_as_many_in_the_energy() -> None:
     rows = cloud(3)
     energy = am.energy_of(am.on_sphere(ATTENTION(am.Softmax(2.0))))

@@ -51,6 +51,18 @@ def test_a_record_of_a_pair_holds_the_tanh_law_and_the_rank_along_it(tmp_path: P
     assert np.all(np.diff(record.dataset["log_energy"].values[0][record.dataset["log_energy"].values[0] > -50]) > 0)
 
 
+@pytest.mark.parametrize("beta", [800, -800])
+def test_a_simulation_at_a_beta_beyond_every_exponential_has_a_record_and_a_page(beta: int, armillary: Ran) -> None:
+    code, _, said = armillary(
+        "simulate", "--tokens", 6, "--dim", 3, f"--beta={beta}", "--until", 2, "--keep", 3, "--systems", 3,
+        "--out", "sharp", "--json",
+    )  # fmt: skip
+    assert code == 0, said
+    dataset = am.Record.open("sharp").dataset
+    assert all(np.isfinite(dataset[name].values).all() for name in ("log_energy", "log_energy_rate"))
+    assert (dataset["log_energy_rate"].values > 0).any()
+
+
 def test_reading_the_record_again_gives_the_same_states_bit_for_bit(tmp_path: Path) -> None:
     starts = torch.stack([am.sphere.uniform(tokens=8, dim=3, seed=k) for k in range(3)])
     study = Simulation(

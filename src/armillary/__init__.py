@@ -51,7 +51,7 @@ _PUBLIC = {
     "Trajectory": "armillary.trajectory",
     "Energy": "armillary.dynamics.energy",
     "energy_of": "armillary.dynamics.energy",
-    "ingredients": "armillary.dynamics.energy",
+    "ingredients": "armillary.dynamics.ingredients",
     "Stationarity": "armillary.dynamics.stationary",
     "stationarity": "armillary.dynamics.stationary",
     "growth_rates": "armillary.dynamics.stationary",
@@ -276,9 +276,9 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.dynamics.drifts import Layered as Layered
     from armillary.dynamics.energy import Energy as Energy
     from armillary.dynamics.energy import energy_of as energy_of
-    from armillary.dynamics.energy import ingredients as ingredients
     from armillary.dynamics.flow import flow as flow
     from armillary.dynamics.heads import Heads as Heads
+    from armillary.dynamics.ingredients import ingredients as ingredients
     from armillary.dynamics.integrators import RK4 as RK4
     from armillary.dynamics.integrators import Euler as Euler
     from armillary.dynamics.integrators import ResidualLayer as ResidualLayer

@@ -181,7 +181,7 @@ def _check_precision(start: Tensor, integrator: Integrator, merging: Merging | N
 
 
 def _check_merging(field: VelocityField, integrator: Integrator, merging: Merging) -> None:
-    from armillary.dynamics.energy import mergeable
+    from armillary.dynamics.ingredients import mergeable
 
     if not isinstance(integrator, Tsit5):
         raise ArgumentError(f"Argument `merging` needs Tsit5, but the integrator is {integrator}. Take Tsit5.")

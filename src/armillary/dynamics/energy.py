@@ -1,4 +1,4 @@
-"""The monotone function and the ingredients that license it: value and rate, or a refusal that names what is missing.
+"""The monotone function of a field: value, logarithm and rate, or a refusal that names the missing ingredient.
 
 For unit rows, one head with symmetric scores x_i . B x_j, a symmetric mask m and values gamma B x_j,
 
@@ -12,6 +12,9 @@ which has the sign of gamma. Where w_i Z_i does not depend on the state (uniform
 drift may have further gradients grad U_i beside attention: Phi + sum_i w_i Z_i U_i / gamma takes the place of Phi. The
 mobility mu_i > 0 depends on where the norm is restored: 1 (post), 1 / r_i (pre),
 1 / (r_i |A_i|) (peri), alpha / |A_i| (ngpt), (s + 1)^{-1/2} (sqrt depth).
+
+Sums of exponentials are carried with their largest exponent apart, so that nothing is undefined at any beta: value and
+rate are inf where no number of the type is as large, and 0 where nothing moves.
 """
 
 from __future__ import annotations
@@ -22,48 +25,22 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from armillary.dynamics.attention import Hardmax, Softmax, Uniform, Unnormalized
+from armillary.dynamics.attention import Softmax, Uniform, Unnormalized
 from armillary.dynamics.attention_drift import AttentionDrift
-from armillary.dynamics.drifts import Drift, Layered
+from armillary.dynamics.ingredients import ingredients, value_factor
 from armillary.dynamics.normalization import VelocityField
-from armillary.dynamics.pushes import Frequencies, Injection, MLPDrift, Noise, Perceptron
+from armillary.dynamics.pushes import Injection, Perceptron
 from armillary.dynamics.summation import chosen_evaluator
 from armillary.dynamics.sums.task import Evaluator, PairSum
 from armillary.errors import MissingIngredientError
 
-__all__ = ["INGREDIENTS", "Energy", "Ingredients", "energy_of", "mergeable"]
+__all__ = ["Energy", "energy_of"]
 
 LARGEST_DENSE = 2048
 """Tokens up to which all pairs are held at once."""
 
 ENERGY_ERROR = 1e-10
 """What sums over more pairs must reach."""
-
-INGREDIENTS = (
-    "unit vectors",
-    "symmetric scores",
-    "values equal keys",
-    "one head",
-    "no mask",
-    "no MLP",
-)
-"""What the proof of monotonicity uses."""
-
-
-@dataclass(frozen=True)
-class Ingredients:
-    """Which of the proof's ingredients a field has.
-
-    Attributes:
-        missing: What is absent, each with the reason.
-    """
-
-    missing: tuple[str, ...]
-
-    @property
-    def complete(self) -> bool:
-        """Whether the energy is monotone."""
-        return not self.missing
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,31 +66,21 @@ class Energy:
             `*batch`. With uniform weights it is half the sum of all overlaps, the part of Phi that is left at beta = 0.
             Potentials of other drifts are part of it.
         """
-        if self._sums(configuration) is not None:
+        if not self._signed:
             return self.log_value(configuration, multiplicity).exp() * math.copysign(1.0, self._beta)
-        pairs, scores = self._pairs(configuration, multiplicity), self._scores(configuration)
-        if isinstance(self._term.rule, Uniform):
-            found = (pairs * scores).sum((-1, -2)) / 2
-        else:
-            found = (pairs * torch.exp(self._beta * scores)).sum((-1, -2)) / (2 * self._beta)
-        if not self._potentials:
-            return found
-        direction = _unit(configuration)
-        carried = self._normalizer(pairs, _ones(configuration) if multiplicity is None else multiplicity)
-        ratio = [(factor / self._factor, term) for factor, term in self._potentials]
-        return found + sum((part * carried * term.potential(direction)).sum(-1) for part, term in ratio)
+        return _unscaled(*self._scaled_value(configuration, multiplicity))
 
     def log_value(self, configuration: Tensor, multiplicity: Tensor | None = None) -> Tensor:
         """Log (2 |beta| Phi sign(beta)) - log 2 |beta| = log |Phi|, finite at any beta, `*batch`.
 
         With uniform weights or potentials of other drifts it is the logarithm of `value`, NaN where that is negative.
         """
-        if isinstance(self._term.rule, Uniform) or self._potentials:
-            return self.value(configuration, multiplicity).log()
+        if self._signed:
+            total, largest = self._scaled_value(configuration, multiplicity)
+            return total.log() + largest
         if (sums := self._sums(configuration)) is not None:
             return sums.log_energy(_unit(configuration), multiplicity)
-        pairs = self._pairs(configuration, multiplicity)
-        logits = self._beta * self._scores(configuration) + pairs.log()
+        logits = self._logits(configuration, multiplicity)
         return torch.logsumexp(logits.flatten(-2), dim=-1) - math.log(2 * abs(self._beta))
 
     def rate(self, configuration: Tensor, multiplicity: Tensor | None = None, *, time: float = 0.0) -> Tensor:
@@ -125,25 +92,72 @@ class Energy:
             time: Of the field.
 
         Returns:
-            `*batch`, of the sign of `sign` or zero.
+            `*batch`, of the sign of `sign` or zero; inf where it cannot be represented (use `log_rate`).
         """
-        field, term = self.field.during(time), self._term
-        radius = configuration.norm(dim=-1)
+        return self.sign * _unscaled(*self._scaled_rate(configuration, multiplicity, time))
+
+    def log_rate(self, configuration: Tensor, multiplicity: Tensor | None = None, *, time: float = 0.0) -> Tensor:
+        """Log |d Phi / d s|, finite at any beta, -inf where nothing moves; less `log_value` that of d log|Phi| / d s.
+
+        Args:
+            configuration: The state, `*batch tokens dim`.
+            multiplicity: w, `*batch tokens`.
+            time: Of the field.
+
+        Returns:
+            `*batch`.
+        """
+        total, largest = self._scaled_rate(configuration, multiplicity, time)
+        return total.log() + largest
+
+    def _scaled_value(self, configuration: Tensor, multiplicity: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Phi where it can have either sign, as a number and the logarithm of a factor."""
+        direction, w = _unit(configuration), _ones(configuration) if multiplicity is None else multiplicity
+        logits = self._logits(configuration, multiplicity)
+        carried = self._log_normalizer(logits, w)
+        largest = torch.maximum(logits.amax((-1, -2)), carried.amax(-1)).detach()
+        kernel = torch.exp(logits - largest[..., None, None])
+        if isinstance(self._term.rule, Uniform):
+            found = (kernel * self._scores(configuration)).sum((-1, -2)) / 2
+        else:
+            found = kernel.sum((-1, -2)) / (2 * self._beta)
+        share = torch.exp(carried - largest[..., None])
+        for factor, term in self._potentials:
+            found = found + (factor / self._factor * share * term.potential(direction)).sum(-1)
+        return found, largest
+
+    def _scaled_rate(self, configuration: Tensor, multiplicity: Tensor | None, time: float) -> tuple[Tensor, Tensor]:
+        """|d Phi / d s| as a number and the logarithm of a factor."""
+        field, radius = self.field.during(time), configuration.norm(dim=-1)
         direction = configuration / radius[..., None]
         if field.scheme in ("post", "pre", "sqrt depth") and (sums := self._sums(configuration)) is not None:
-            pull, carried = sums.pull(direction, multiplicity), sums.log_partition(direction, multiplicity).exp()
-            carried = carried if multiplicity is None else carried * multiplicity
-            mobility = self._mobility(field, time, configuration, radius, None)
-            return self._factor * (mobility * carried * pull.square().sum(-1)).sum(-1)
-        pairs, scores = self._pairs(configuration, multiplicity), self._scores(configuration)
-        kernel = pairs if isinstance(term.rule, Uniform) else pairs * torch.exp(self._beta * scores)
-        gradient = kernel @ (direction @ self._metric(direction).mT)
-        carried = self._normalizer(kernel, torch.ones_like(radius) if multiplicity is None else multiplicity)
-        for factor, push in self._potentials:
-            gradient = gradient + factor / self._factor * carried[..., None] * push(direction)
-        tangential = gradient - (gradient * direction).sum(-1, keepdim=True) * direction
-        mobility = self._mobility(field, time, configuration, radius, multiplicity) / carried
-        return self._factor * (mobility * tangential.square().sum(-1)).sum(-1)
+            pull, exponent = sums.pull(direction, multiplicity), sums.log_partition(direction, multiplicity)
+            exponent = exponent if multiplicity is None else exponent + multiplicity.log()
+        else:
+            pull, exponent = self._scaled_pull(direction, multiplicity)
+        largest = exponent.amax(-1).detach()
+        largest = largest.masked_fill(torch.isinf(largest), 0.0)
+        mobility = self._mobility(field, time, configuration, radius, multiplicity)
+        share = torch.exp(exponent - largest[..., None])
+        return abs(self._factor) * (share * mobility * pull.square().sum(-1)).sum(-1), largest
+
+    def _scaled_pull(self, direction: Tensor, multiplicity: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Vectors p_i and exponents a_i with e^{a_i} |p_i|^2 = |P_i grad_i Phi|^2 / (w_i Z_i)."""
+        w = _ones(direction) if multiplicity is None else multiplicity
+        logits, keys = self._logits(direction, multiplicity), direction @ self._metric(direction).mT
+        carried, plain = self._log_normalizer(logits, w), self._term.heads is None
+        if plain:  # P_i x_i = 0: what a token takes of itself is left out, and rounding of it with it
+            itself = torch.eye(logits.shape[-1], dtype=torch.bool, device=logits.device)
+            logits = logits.masked_fill(itself, -math.inf)
+        top = logits.amax(-1).detach()
+        alone = torch.isinf(top)  # a token that sees none but itself, or stands for none
+        top = top.masked_fill(alone, 0.0)
+        pull, exponent = torch.exp(logits - top[..., None]) @ keys, (2 * top - carried).masked_fill(alone, -math.inf)
+        if self._potentials:
+            pull, exponent = torch.exp(top - carried)[..., None] * pull, carried
+            for factor, push in self._potentials:
+                pull = pull + factor / self._factor * push(direction)
+        return pull - (pull * direction).sum(-1, keepdim=True) * direction, exponent
 
     @property
     def _term(self) -> AttentionDrift:
@@ -163,6 +177,11 @@ class Energy:
         return [(f, term) for f, term in self.field.drift.terms if isinstance(term, Injection | Perceptron)]
 
     @property
+    def _signed(self) -> bool:
+        """Whether the value can have either sign."""
+        return isinstance(self._term.rule, Uniform) or bool(self._potentials)
+
+    @property
     def _beta(self) -> float:
         rule = self._term.rule
         return rule.beta if isinstance(rule, Softmax | Unnormalized) else 0.0
@@ -171,7 +190,7 @@ class Energy:
     def _factor(self) -> float:
         """Gamma times the drift's own factor."""
         factor = next(factor for factor, term in self.field.drift.terms if isinstance(term, AttentionDrift))
-        return factor * _value_factor(self._term)
+        return factor * value_factor(self._term)
 
     def _sums(self, configuration: Tensor) -> Evaluator | None:
         """How softmax sums are evaluated where all pairs at once would be too many; None where they are not."""
@@ -196,22 +215,22 @@ class Energy:
         direction = _unit(configuration)
         return direction @ self._metric(direction) @ direction.mT
 
-    def _pairs(self, configuration: Tensor, multiplicity: Tensor | None) -> Tensor:
-        tokens = configuration.shape[-2]
-        allowed = self._term.mask.allowed(tokens, configuration.device)
-        ones = torch.ones(tokens, tokens, dtype=configuration.dtype, device=configuration.device)
-        pairs = ones if allowed is None else ones * allowed
-        if multiplicity is None:
-            return pairs
-        return pairs * multiplicity[..., :, None] * multiplicity[..., None, :]
+    def _logits(self, configuration: Tensor, multiplicity: Tensor | None) -> Tensor:
+        """Logarithms of w_i w_j m_ij e^{beta s_ij}, `*batch tokens tokens`; scores play no part in uniform weights."""
+        scores = self._scores(configuration)
+        logits = torch.zeros_like(scores) if isinstance(self._term.rule, Uniform) else self._beta * scores
+        if multiplicity is not None:
+            logits = logits + multiplicity.log()[..., :, None] + multiplicity.log()[..., None, :]
+        allowed = self._term.mask.allowed(configuration.shape[-2], configuration.device)
+        return logits if allowed is None else logits.masked_fill(~allowed, -math.inf)
 
-    def _normalizer(self, kernel: Tensor, w: Tensor) -> Tensor:
-        """w_i Z_i, what the row rule divides by: kernel sums for softmax, counts for uniform, n for unnormalized."""
+    def _log_normalizer(self, logits: Tensor, w: Tensor) -> Tensor:
+        """Log w_i Z_i, what the row rule divides by: sums for softmax, counts for uniform, n for unnormalized."""
         rule = self._term.rule
         if isinstance(rule, Unnormalized):
-            scale = math.exp(abs(rule.beta)) if rule.clock == "shifted" else 1.0
-            return w * w.sum(-1, keepdim=True) * scale
-        return kernel.sum(-1)
+            shift = abs(rule.beta) if rule.clock == "shifted" else 0.0
+            return w.log() + w.sum(-1, keepdim=True).log() + shift
+        return torch.logsumexp(logits, dim=-1)
 
     def _mobility(
         self, field: VelocityField, time: float, configuration: Tensor, radius: Tensor, multiplicity: Tensor | None
@@ -249,88 +268,7 @@ def energy_of(field: VelocityField) -> Energy:
         )
     term_factor = next(f for f, term in field.drift.terms if isinstance(term, AttentionDrift))
     term = next(term for _, term in field.drift.terms if isinstance(term, AttentionDrift))
-    return Energy(field, 1 if term_factor * _value_factor(term) > 0 else -1)
-
-
-def ingredients(field: VelocityField) -> Ingredients:
-    """Which ingredients of the proof a field lacks, each with the reason."""
-    missing = []
-    if field.scheme == "flat":
-        missing.append("unit vectors (no norm: tokens leave the sphere)")
-    if field.scheme in ("pre", "peri", "mix") and field.read is not None:
-        missing.append("unit vectors (layers read through a norm with a gain or a radius of its own)")
-    terms = _terms(field.drift)
-    attention = [(factor, term) for factor, term in terms if isinstance(term, AttentionDrift)]
-    if len(attention) != 1:
-        missing.append(
-            "one head (attention enters several times)" if attention else "symmetric scores (there is no attention)"
-        )
-    steady = all(isinstance(term.rule, Uniform | Unnormalized) for _, term in attention)
-    for _, term in terms:
-        missing += _lacking(term, steady=steady)
-    return Ingredients(tuple(dict.fromkeys(missing)))
-
-
-def mergeable(field: VelocityField) -> bool:
-    """Whether tokens at one place always move alike, so that they may be counted as one."""
-    alike = all(
-        (
-            isinstance(term, AttentionDrift)
-            and term.mask.allowed(2, torch.device("cpu")) is None
-            and term.positions is None
-        )
-        or isinstance(term, MLPDrift | Perceptron)
-        for _, term in _terms(field.drift)
-    )
-    return alike and field.scheme in ("post", "ngpt", "sqrt depth")
-
-
-def _terms(drift: Drift) -> list[tuple[float, Drift]]:
-    found = []
-    for factor, term in drift.terms:
-        if isinstance(term, Layered):
-            found += [(factor * inner, one) for layer in term.drifts for inner, one in _terms(layer)]
-        else:
-            found.append((factor, term))
-    return found
-
-
-def _lacking(term: Drift, *, steady: bool) -> list[str]:
-    if isinstance(term, AttentionDrift):
-        return _lacking_in_attention(term)
-    if isinstance(term, Frequencies):
-        first = term.generators[:1]
-        alike = bool((term.generators == first).all())
-        return [] if alike else ["no other drift (tokens turn at different natural frequencies)"]
-    if isinstance(term, Noise):
-        return [] if term.strength == 0 else ["no noise (energy is monotone in no realization)"]
-    if isinstance(term, MLPDrift):
-        return ["no MLP"]
-    if isinstance(term, Injection | Perceptron):
-        return [] if steady else [f"constant mobility (softmax divides attention by Z_i, and not the {term})"]
-    return [f"no other drift ({term})"]
-
-
-def _lacking_in_attention(term: AttentionDrift) -> list[str]:
-    missing = []
-    if isinstance(term.rule, Hardmax):
-        missing.append("symmetric scores (hardmax weights are no exponentials of them)")
-    if isinstance(term.rule, Softmax | Unnormalized) and term.rule.beta == 0:
-        missing.append("symmetric scores (at beta = 0 scores play no part; take Uniform(), which has an energy)")
-    if not term.mask.symmetric:
-        missing.append(f"no mask (the {term.mask} lets j act on i without i acting on j)")
-    if term.positions is not None:
-        missing.append("symmetric scores (they depend on positions)")
-    if term.heads is not None:
-        if term.heads.count > 1:
-            missing.append("one head")
-        else:
-            scores = term.heads.score_matrices[0]
-            if not torch.allclose(scores, scores.mT, rtol=1e-12, atol=1e-12):
-                missing.append("symmetric scores (W_Q^T W_K is not symmetric)")
-            if math.isnan(_value_factor(term)):
-                missing.append("values equal keys (W_O W_V is no multiple of W_Q^T W_K)")
-    return missing
+    return Energy(field, 1 if term_factor * value_factor(term) > 0 else -1)
 
 
 def _unit(configuration: Tensor) -> Tensor:
@@ -341,12 +279,7 @@ def _ones(configuration: Tensor) -> Tensor:
     return torch.ones_like(configuration[..., 0])
 
 
-def _value_factor(term: AttentionDrift) -> float:
-    """Gamma with V = gamma B, NaN if there is none; with uniform weights B is free, so V itself must be symmetric."""
-    if term.heads is None:
-        return 1.0
-    scores, values = term.heads.score_matrices[0].double(), term.heads.value_matrices[0].double()
-    size = float((scores * scores).sum())
-    factor = float((scores * values).sum()) / size if size else math.nan
-    fits = size > 0 and float((values - factor * scores).abs().max()) <= 1e-12 * max(1.0, float(values.abs().max()))
-    return factor if fits and factor != 0 else math.nan
+def _unscaled(total: Tensor, largest: Tensor) -> Tensor:
+    """Total times e^largest: inf only where no number is as large, and 0 where the total is."""
+    size = torch.where(total == 0, torch.ones_like(total), total.abs())
+    return torch.where(total == 0, total, total.sign() * torch.exp(size.log() + largest))

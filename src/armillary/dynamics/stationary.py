@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -78,7 +79,8 @@ def growth_rates(field: VelocityField, configuration: Tensor, *, time: float = 0
 
     at = torch.zeros(tokens * (dim - 1), dtype=configuration.dtype, device=configuration.device)
     jacobian = torch.autograd.functional.jacobian(pulled, at)
-    return torch.linalg.eigvals(jacobian).real.sort(descending=True).values
+    found = np.linalg.eigvals(jacobian.cpu().numpy()).real  # finds those of e^-800 too, where torch gives up
+    return torch.from_numpy(np.sort(found)[::-1].copy()).to(configuration)
 
 
 def stationarity(field: VelocityField, configuration: Tensor, *, time: float = 0.0) -> Stationarity:

@@ -29,22 +29,21 @@ def shaded(run: Run) -> str:
 def energy(run: Run) -> Drawing | None:
     """The logarithm of the energy and the size of its rate against time; absent where the proof licenses no energy."""
     panels = []
-    for name, title, label, scale in (
-        ("log_energy", "energy", "log |Φ|", "linear"),
-        ("energy_rate", "rate of the energy", "|dΦ/ds|", "log"),
+    for name, title, label in (
+        ("log_energy", "energy", "log |Φ|"),
+        ("log_energy_rate", "rate of the energy", "log |dΦ/ds|"),
     ):
         values = run.shown(name)
         if values is None or not np.isfinite(values).any():
             continue
-        sized = np.abs(values) if name == "energy_rate" else values
         curves = [
             Curve(run.start_name(place), run.drawn_times, tuple(row.tolist()), style=run.start_style(place))
-            for place, row in enumerate(sized[:MOST_STARTS])
+            for place, row in enumerate(values[:MOST_STARTS])
         ]
         mean = run.mean_curve(name)
         if name == "log_energy" and mean is not None and run.starts > 1:
             curves.append(mean)
-        panel = Panel(title, run.time_axis, Axis(label, "log" if scale == "log" else "linear"), tuple(curves))
+        panel = Panel(title, run.time_axis, Axis(label), tuple(curves))
         panels += [panel] if panel.drawn else []
     if not panels:
         return None

@@ -220,7 +220,7 @@ def methods(run: Run) -> Markup:
 
 def definitions(run: Run) -> Markup:
     """What each number is, where it is from, and when it is undefined."""
-    names = [*_measured(run), *(one for one in ("log_energy", "energy_rate") if one in run.dataset)]
+    names = [*_measured(run), *(one for one in ("log_energy", "log_energy_rate") if one in run.dataset)]
     rows = []
     for name in names:
         held = run.dataset[name].attrs

@@ -22,8 +22,9 @@ import torch
 
 from armillary.dynamics.attention import Softmax, Unnormalized
 from armillary.dynamics.attention_drift import AttentionDrift
-from armillary.dynamics.energy import energy_of, ingredients
+from armillary.dynamics.energy import energy_of
 from armillary.dynamics.flow import flow
+from armillary.dynamics.ingredients import ingredients
 from armillary.dynamics.integrators import Integrator
 from armillary.dynamics.merging import Merging
 from armillary.dynamics.normalization import VelocityField
@@ -222,7 +223,8 @@ class Simulation:
         if not ingredients(self.field).complete:
             return {}
         energy = energy_of(self.field)
-        rates = [energy.rate(state, time=at) for at, state in zip(run.at, run.states.unbind(1), strict=True)]
+        rates = [energy.log_rate(state, time=at) for at, state in zip(run.at, run.states.unbind(1), strict=True)]
+        found = torch.stack(rates, dim=1)
         return {
             "log_energy": (
                 ("system", "time"),
@@ -235,14 +237,14 @@ class Simulation:
                     "direction": "never decreases" if energy.sign > 0 else "never increases",
                 },
             ),
-            "energy_rate": (
+            "log_energy_rate": (
                 ("system", "time"),
-                torch.stack(rates, dim=1).cpu().numpy(),
+                torch.where(found.isinf(), torch.nan, found).cpu().numpy(),
                 {
-                    "symbol": "dPhi/ds",
-                    "definition": "sum over tokens of mobility times squared tangential gradient",
+                    "symbol": "log |dPhi/ds|",
+                    "definition": "logarithm of the sum over tokens of mobility times squared tangential gradient",
                     "source": "Geshkovski et al. 2023",
-                    "undefined": "never",
+                    "undefined": "where nothing moves",
                 },
             ),
         }
