@@ -10,6 +10,7 @@ import armillary as am
 import tiny
 from armillary.models.configurations import configuration, drawn
 from armillary.models.matrices import attention_matrices
+from armillary.training import profile
 from armillary.training.prediction import unpredictable, wide_decoder
 from armillary.training.recipes import RECIPES, parse_recipe
 
@@ -221,6 +222,28 @@ def test_a_profile_that_no_scale_gives_is_refused_with_what_can_be():
         RECIPES["overlap_profile"](fresh("llama"), first=0.99, last=0.995, seed=0)
     with pytest.raises(am.ArgumentError, match="do not fall"):
         RECIPES["overlap_profile"](fresh("llama"), first=0.4, last=0.3, seed=0)
+
+
+def test_a_correction_that_blocks_cannot_follow_ends_at_the_best_and_a_refusal_leaves_the_model_as_it_was(monkeypatch):
+    calls = []
+
+    def once(wide, starts, wanted, real=profile.scales_for):
+        calls.append(wanted)
+        if len(calls) > 1:
+            raise am.ArgumentError("Argument `first` must ..., but 0.123 is not. Choose others.")
+        return real(wide, starts, wanted)
+
+    monkeypatch.setattr(profile, "CLOSE", 0.0)
+    monkeypatch.setattr(profile, "scales_for", once)
+    model = fresh("llama")
+    report = RECIPES["overlap_profile"](model, first=0.1, last=0.3, seed=0)
+    assert len(calls) == 2 and report.numbers["furthest"] < 0.2 and report.changed
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    monkeypatch.setattr(profile, "scales_for", lambda wide, starts, wanted: (np.full(len(wanted), 2.0), wanted))
+    monkeypatch.setattr(profile, "_measured", lambda *given: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        RECIPES["overlap_profile"](model, first=0.1, last=0.3, seed=0)
+    assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
 
 
 # texts -----------------------------------------------------------------------------------------------------------

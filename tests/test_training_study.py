@@ -22,7 +22,7 @@ from armillary.studies import training as study_module
 from armillary.studies.training import TrainingStudy, checkpoint_folder
 from armillary.training import run as run_module
 from armillary.training.corpus import Corpus, byte_tokenizer
-from armillary.training.penalty_texts import parse_penalty, parse_term
+from armillary.training.penalty_texts import accepted_penalties, parse_penalty, parse_term
 from armillary.training.recipes import parse_recipe
 from armillary.training.robustness import (
     byte_class,
@@ -258,10 +258,11 @@ def test_processes_train_as_one_does(corpus, record, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"terms": [Term(am.mean_direction_penalty(), 0.1)]}, "begin with the baseline"),
-        ({"recipes": [parse_recipe("library")] * 2}, "all different"),
-        ({"rates": (0.0,)}, "`rates` lie between"),
-        ({"rates": (0.1, 0.1)}, "`rates` must be all different"),
+        ({"terms": [Term(am.mean_direction_penalty(), 0.1)]}, "begin with the loss alone"),
+        ({"recipes": [parse_recipe("library")] * 2}, "`recipes` must be all different, but library comes twice"),
+        ({"recipes": []}, "`recipes` must hold one"),
+        ({"rates": (0.0,)}, "`rates` must lie between 0 and 1, but 0 does not"),
+        ({"rates": (0.1, 0.1)}, "`rates` must be all different, but 0.1 comes twice"),
         ({"seeds": 0}, "must be at least 1"),
         ({"checkpoints": "some"}, "`checkpoints` must be"),
         ({"level": float("nan")}, "`level` must lie between"),
@@ -272,10 +273,21 @@ def test_a_grid_without_meaning_is_refused(changed, words, corpus):
         study(corpus, **changed)
 
 
-@pytest.mark.parametrize("changed", [{"width": 18, "heads": 4}, {"steps": 7}, {"architecture": "bert"}, {"blocks": 0}])
-def test_a_shape_that_does_not_fit_is_refused(changed):
-    with pytest.raises(am.ArgumentError, match="Argument"):
+@pytest.mark.parametrize(
+    ("changed", "words", "remedy"),
+    [
+        ({"width": 18, "heads": 4}, "4 does not divide half of 18. Give `heads` 3", {"width": 18, "heads": 3}),
+        ({"width": 9, "heads": 4}, "4 does not divide half of 9. Give `width` 8", {"width": 8, "heads": 4}),
+        ({"steps": 7}, "3 does not divide 7. Give `every` 1, or `steps` 9", {"steps": 9}),
+        ({"steps": 8, "every": 6}, "Give `every` 4", {"steps": 8, "every": 4}),
+        ({"architecture": "bert"}, "gpt2 or llama", {"architecture": "llama"}),
+        ({"blocks": 0}, "`blocks` must be at least 1, but it is 0", {"blocks": 1}),
+    ],
+)
+def test_a_shape_that_does_not_fit_is_refused_and_its_remedy_fits(changed, words, remedy):
+    with pytest.raises(am.ArgumentError, match=words):
         Shape(**{**TINY, **changed})
+    Shape(**{**TINY, **remedy})
 
 
 def test_terms_are_named_by_texts():
@@ -283,9 +295,33 @@ def test_terms_are_named_by_texts():
     assert strength == 0.1 and penalty.preparation == ("center", "normalize") and penalty.tokens == "without_first"
     assert str(parse_penalty("mean_direction")) == "mean_direction() after normalize"
     for text, words in [("uniformity:beta=4", "PENALTY@STRENGTH"), ("uniformity:beta=4@-1", "positive strength"), ("warmth@1", "`penalty` must be one of"),
-                        ("uniformity@1", "uniformity:beta=NUMBER"), ("uniformity:beta=x@1", "a number"), ("uniformity:beta=-1@1", "`beta` must be positive")]:  # fmt: skip
+                        ("uniformity@1", "uniformity:beta=NUMBER"), ("uniformity:beta=x@1", "a number"), ("uniformity:beta=-1@1", "but in 'uniformity:beta=-1' `beta` must be positive"),
+                        ("uniformity:beta=4,beta=5@1", "gives beta twice")]:  # fmt: skip
         with pytest.raises(am.ArgumentError, match=words):
             parse_term(text)
+
+
+def test_any_penalty_takes_the_flags_that_its_form_shows():
+    forms = accepted_penalties().split(", ")
+    assert "mean_direction[,centered][,without_first]" in forms
+    for form in forms:
+        text = form.replace("NUMBER", "0.5").replace("[,centered][,without_first]", ",centered,without_first")
+        found = parse_penalty(text)
+        assert found.preparation == ("center", "normalize") and found.tokens == "without_first"
+
+
+def test_the_time_of_the_whole_study_is_told(record):
+    runs = record.provenance["runs"]
+    steps = float(record.dataset["seconds"].sum()) * 6
+    assert record.provenance["workers"] == 1 and runs == 16
+    assert steps < record.provenance["seconds"] < 100 * steps
+
+
+def test_a_recipe_that_does_not_fit_is_refused_before_anything_is_trained(corpus, tmp_path):
+    bad = study(corpus, recipes=[parse_recipe("library"), parse_recipe("overlap_profile:first=0.9,last=0.95")])
+    with pytest.raises(am.ArgumentError, match=r"of overlap_profile:first=0.9,last=0.95 `first` and `last` must"):
+        bad.run(tmp_path / "r")
+    assert list(tmp_path.iterdir()) == []
 
 
 # the command -----------------------------------------------------------------------------------------------------
@@ -363,7 +399,15 @@ def test_a_dry_run_says_the_plan_and_writes_nothing(armillary, tmp_path):
         (["--term", "uniformity:beta=4"], "`--term` must be PENALTY@STRENGTH"),
         (["--term", "uniformity:beta=4@-0.1"], "positive strength"),
         (["--architecture", "bert"], "`--architecture` must be gpt2 or llama"),
-        (["--steps", "7"], "must divide"),
+        (["--steps", "7"], "`--every` must divide `--steps`"),
+        (["--width", "18", "--heads", "4"], "Give `--heads` 3"),
+        (["--rate", "2"], "Give rates such as 0.001 and 0.003"),
+        (["--term", "uniformity:beta=-1@0.1"], "`--term` must hold choices in range, but in 'uniformity:beta=-1'"),
+        (["--recipe", "identity_plus_noise:identity=2"], "`--recipe` must hold choices that fit, but of identity_plus"),
+        (["--recipe", "library", "--recipe", "library"], "library comes twice"),
+        (["--when-not-finite", "hope"], "`--when-not-finite` must be 'skip' or 'stop'"),
+        (["--held-out", "60"], "lower `--held-out` or `--max-tokens`"),
+        (["--separator", "x"], "`--separator` must come with --documents"),
         (["--documents", "nowhere"], "nowhere"),
         (["--checkpoints", "some"], "`--checkpoints` must be first, all or none"),
     ],
@@ -372,6 +416,37 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(arguments, words, armillar
     code, out, err = armillary("train", *SMALL, *arguments, "--out", "r")
     assert code == 2 and out == "" and err.count("\n") == 1 and words in err, err
     assert list(Path(tmp_path).iterdir()) == []
+
+
+def test_steps_that_were_given_up_are_told_everywhere(armillary, tmp_path):
+    heavy = ["--term", "uniformity:beta=4@1e300", "--recipe", "library", "--seeds", 2]
+    words = "10 of 12 steps were given up in library + 1e+300 x uniformity(beta=4.0): the loss with this term"
+    code, out, _ = armillary("train", *SMALL, *heavy, "--out", "r")
+    assert code == 0 and words in out and "Lower its strength" in out
+    page = (tmp_path / "r" / "report.html").read_text()
+    assert words in page and "steps given up" in page
+    _, out, _ = armillary("train", *SMALL, *heavy, "--out", "s", "--json")
+    assert [cell["skipped"] for cell in json.loads(out)["cells"]] == [[0, 0], [5, 5]]
+    code, out, err = armillary("train", *SMALL, *heavy, "--out", "t", "--when-not-finite", "stop")
+    assert code == 4 and "set `--when-not-finite` to" in err and not (tmp_path / "t").exists()
+    assert "library with term 1e+300 x uniformity(beta=4.0) after normalize, learning rate 0.01, seed 0:" in err
+    assert "at step 1 1e+300 times the penalty" in err
+
+
+def test_a_text_file_is_trained_on_where_its_separator_is_given(armillary, tmp_path):
+    (tmp_path / "one.txt").write_text("\n\n".join(f"text {k}: {'words and more ' * 9}" for k in range(8)))
+    file = ["--documents", "one.txt", "--recipe", "library", "--held-out", 2, "--seeds", 1]
+    code, _, err = armillary("train", *SMALL, *file, "--out", "r")
+    assert code == 2 and "`--separator` must say what stands between" in err
+    code, _, err = armillary("train", *SMALL, *file, "--separator", r"\n\n", "--out", "r")
+    assert code == 0, err
+    assert am.Record.open(tmp_path / "r").study["held_out"] == 2
+
+
+def test_recipes_and_terms_can_be_listed(armillary, tmp_path):
+    assert "uniformity:beta=NUMBER[,centered][,without_first]\n" in armillary("train", "--list-terms")[1]
+    assert armillary("train", "--list-recipes")[1].startswith("library\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_record_of_training_stands_on_no_page_of_two_and_its_journal_is_no_record(record, armillary, tmp_path):

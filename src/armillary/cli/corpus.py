@@ -5,7 +5,9 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from armillary.cli.terminal import notice
 from armillary.errors import ArgumentError, NothingLeft, UnsoundError
@@ -18,7 +20,22 @@ if TYPE_CHECKING:
     from armillary.models.decoder import Decoder
     from armillary.models.documents import Documents
 
-__all__ = ["Corpus"]
+__all__ = ["Corpus", "DocumentsPath", "IdColumn", "Separator", "TextColumn"]
+
+DocumentsPath = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of text files, one text file, or a table ending in .jsonl, .csv, .tsv or .parquet. "
+        "Default: texts that Python carries."
+    ),
+]
+Separator = Annotated[
+    str | None, typer.Option(help=r"What stands between two documents of a text file; \n is a line end.")
+]
+TextColumn = Annotated[str, typer.Option(help="Column of a table that holds the text.")]
+IdColumn = Annotated[
+    str | None, typer.Option(help="Column of a table that names each row. Default: the number of the row.")
+]
 
 CALIBRATION_DOCUMENTS = 8
 _ESCAPES = {r"\n": "\n", r"\t": "\t", r"\r": "\r"}
@@ -47,7 +64,7 @@ class Corpus:
     def __post_init__(self) -> None:
         """Refuses what can be seen to be wrong before a model is loaded."""
         parse_cut(self.cut)
-        self._source()
+        self.source()
 
     def evaluation(self, decoder: Decoder, *, limit: int, tokens: int) -> Documents:
         """The documents that are measured; what they give reason to warn of is printed.
@@ -99,9 +116,9 @@ class Corpus:
                 f"is {tokens}. Ask for fewer."
             )
         rule = Rule(limit, tokens, offset, parse_cut(self.cut))
-        return Documents.of(self._source(), decoder.tokenizer, rule, genre=self.genre or "" if self.path else "")
+        return Documents.of(self.source(), decoder.tokenizer, rule, genre=self.genre or "" if self.path else "")
 
-    def _source(self) -> Source:
+    def source(self) -> Source:
         """The texts, not yet read."""
         if self.path is None:
             for option, value in (

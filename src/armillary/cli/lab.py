@@ -9,7 +9,7 @@ import typer
 
 from armillary.cli import terminal
 from armillary.cli.captured import Axes, StatesArray, StatesFile, captured
-from armillary.cli.corpus import Corpus
+from armillary.cli.corpus import Corpus, DocumentsPath, IdColumn, Separator, TextColumn
 from armillary.cli.options import LARGEST_SEED, AsJson, Quiet, given
 from armillary.cli.report import drawn
 from armillary.cli.source import AllowPickle, Device, Dtype, Model, Revision, Source, Tokenizer, TrustRemoteCode
@@ -41,13 +41,7 @@ def lab(
     states: StatesFile = None,
     axes: Axes = None,
     states_array: StatesArray = None,
-    documents: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of text files, one text file, or a table ending in .jsonl, .csv, .tsv or .parquet. "
-            "Default: texts that Python carries."
-        ),
-    ] = None,
+    documents: DocumentsPath = None,
     genre: Annotated[
         str | None,
         typer.Option(
@@ -55,13 +49,9 @@ def lab(
             "standard library). With them: what kind of text they are, in words."
         ),
     ] = None,
-    separator: Annotated[
-        str | None, typer.Option(help=r"What stands between two documents of a text file; \n is a line end.")
-    ] = None,
-    text_column: Annotated[str, typer.Option(help="Column of a table that holds the text.")] = "text",
-    id_column: Annotated[
-        str | None, typer.Option(help="Column of a table that names each row. Default: the number of the row.")
-    ] = None,
+    separator: Separator = None,
+    text_column: TextColumn = "text",
+    id_column: IdColumn = None,
     cut: Annotated[
         str,
         typer.Option(

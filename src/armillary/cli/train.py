@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from armillary.cli import terminal
+from armillary.cli.corpus import Corpus, DocumentsPath, IdColumn, Separator, TextColumn
 from armillary.cli.options import AsJson, Quiet
 from armillary.cli.report import drawn
 
@@ -30,19 +31,27 @@ def train(
     terms: Annotated[
         list[str] | None, typer.Option("--term", help="PENALTY@STRENGTH beside the loss; may be repeated.")
     ] = None,
+    list_recipes: Annotated[bool, typer.Option("--list-recipes", help="Print the recipes and stop.")] = False,
+    list_terms: Annotated[bool, typer.Option("--list-terms", help="Print the penalties and stop.")] = False,
     seeds: Annotated[int | None, typer.Option(min=1, help="Paired seeds.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Steps of every run.")] = None,
     every: Annotated[int | None, typer.Option(min=1, help="Steps between two measurements.")] = None,
     architecture: Annotated[str | None, typer.Option(help="gpt2 or llama.")] = None,
     width: Annotated[int | None, typer.Option(min=4, help="Coordinates of the stream.")] = None,
     blocks: Annotated[int | None, typer.Option(min=1, help="Number of blocks.")] = None,
+    heads: Annotated[int | None, typer.Option(min=1, help="Attention heads.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=8, help="Bytes of a document.")] = None,
     rates: Annotated[
         list[float] | None, typer.Option("--rate", help="Learning rate of the sweep; may be repeated.")
     ] = None,
-    documents: Annotated[
-        Path | None, typer.Option(help="Folder, text file or table of texts; default: Python's reference.")
-    ] = None,
+    documents: DocumentsPath = None,
+    separator: Separator = None,
+    text_column: TextColumn = "text",
+    id_column: IdColumn = None,
+    held_out: Annotated[int | None, typer.Option(min=1, help="Documents held out whole, to measure on.")] = None,
+    when_not_finite: Annotated[
+        str, typer.Option(help="A step whose loss or gradient is not finite: skip (counted) or stop.")
+    ] = "skip",
     checkpoints: Annotated[
         str, typer.Option(help="Of which seeds checkpoints are kept: first, all or none.")
     ] = "first",
@@ -57,20 +66,28 @@ def train(
     Held-out loss and geometry through depth and steps, paired by seed, each at its own best learning rate.
     """
     from armillary.records.record import Record
+    from armillary.training.penalty_texts import accepted_penalties
+    from armillary.training.recipes import accepted_recipes
 
+    if list_recipes or list_terms:
+        typer.echo("\n".join((accepted_recipes() if list_recipes else accepted_penalties()).split(", ")))
+        return
     if not dry_run:
         Record.require_new(out)
+    texts = Corpus(documents, None, separator, text_column, id_column, "truncate")
     shape = {
         "architecture": architecture,
         "width": width,
         "blocks": blocks,
+        "heads": heads,
         "tokens": max_tokens,
         "steps": steps,
         "every": every,
+        "when_not_finite": when_not_finite,
     }
     study = _study(
         preset, {name: value for name, value in shape.items() if value is not None}, recipes, terms, seeds=seeds,
-        rates=rates, documents=documents, checkpoints=checkpoints, workers=workers or os.cpu_count() or 1,
+        rates=rates, texts=texts, held_out=held_out, checkpoints=checkpoints, workers=workers or os.cpu_count() or 1,
     )  # fmt: skip
     if dry_run:
         typer.echo(_plan(study))
@@ -87,34 +104,26 @@ def train(
 
 def _study(
     preset: str, changed: dict[str, Any], recipes: list[str] | None, terms: list[str] | None, *, seeds: int | None,
-    rates: list[float] | None, documents: Path | None, checkpoints: Any, workers: int,
+    rates: list[float] | None, texts: Corpus, held_out: int | None, checkpoints: Any, workers: int,
 ) -> TrainingStudy:  # fmt: skip
     from armillary.studies.training import TrainingStudy
     from armillary.studies.training_presets import training_preset
-    from armillary.training.corpus import Corpus
+    from armillary.training.corpus import Corpus as Held
+    from armillary.training.loop import require_when_not_finite
     from armillary.training.penalty_texts import parse_term
     from armillary.training.recipes import parse_recipe
     from armillary.training.run import Shape, Term
 
     named = training_preset(preset)
     shape = Shape(**(dict(named.shape) | changed))
-    source = _texts(documents)
+    require_when_not_finite(shape.when_not_finite)
     chosen = [Term(), *(Term(*parse_term(text)) for text in (terms or named.terms))]
     return TrainingStudy(
         shape=shape, recipes=[parse_recipe(text) for text in (recipes or named.recipes)], terms=chosen,
         seeds=seeds or named.seeds, rates=tuple(rates or named.rates), sweep_seeds=named.sweep_seeds,
-        corpus=Corpus.of(source, tokens=shape.tokens, held_out=named.held_out), workers=workers,
+        corpus=Held.of(texts.source(), tokens=shape.tokens, held_out=held_out or named.held_out), workers=workers,
         checkpoints=checkpoints,
     )  # fmt: skip
-
-
-def _texts(path: Path | None) -> Any:
-    from armillary.models.genres import embedded
-    from armillary.models.text_places import texts_at
-
-    if path is None:
-        return embedded("reference")
-    return texts_at(path, separator=None, text_column="text", id_column=None)
 
 
 def _plan(study: TrainingStudy) -> str:
@@ -163,7 +172,7 @@ def summary(record: Record) -> dict[str, Any]:
 def _closing_words(record: Record, page: Path) -> None:
     from armillary.estimates import Estimate
     from armillary.figures.registry import reading_of
-    from armillary.figures.trained import cells, differences
+    from armillary.figures.trained import cells, differences, given_up
 
     reading = reading_of(record)
     for recipe, term, numbers in cells(reading):
@@ -172,6 +181,8 @@ def _closing_words(record: Record, page: Path) -> None:
     for recipe, term, ends in differences(reading):
         members = int(record.study["seeds"])
         typer.echo(f"final loss of {recipe}, {term} minus baseline: {Estimate(*ends, reading.level, members, 'seeds')}")
+    for sentence in given_up(reading):
+        typer.echo(sentence)
     typer.echo(f"record: {record.path}\nreport: {page}")
 
 

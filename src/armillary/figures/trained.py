@@ -14,7 +14,14 @@ from armillary.figures.palette import SERIES
 from armillary.figures.reading import Numbers, curve_of
 from armillary.figures.registry import figure_of
 
-__all__ = ["cells", "differences", "geometry_through_depth", "geometry_through_steps", "loss_through_steps"]
+__all__ = [
+    "cells",
+    "differences",
+    "geometry_through_depth",
+    "geometry_through_steps",
+    "given_up",
+    "loss_through_steps",
+]
 
 STEP = Axis("step")
 ZERO = Rule("no difference", y=0.0)
@@ -57,9 +64,25 @@ def cells(reading: Any) -> Iterator[tuple[str, str, dict[str, list[float]]]]:
         numbers = {"final_loss": last["loss"].values, "steps_to_loss": one["steps_to_loss"].values}
         numbers["mean_overlap"] = last["mean_overlap"].isel(layer=slice(1, None)).mean("layer").values
         numbers["participation_rank"] = last["participation_rank"].isel(layer=slice(1, None)).mean("layer").values
-        for name in ("input_noise_loss", "state_noise_loss", "linear_probe", "seconds"):
+        for name in ("input_noise_loss", "state_noise_loss", "linear_probe", "seconds", "skipped"):
             numbers[name] = one[name].values
         yield recipe, term, {key: [float(value) for value in values] for key, values in numbers.items()}
+
+
+def given_up(reading: Any) -> Iterator[str]:
+    """A sentence for every combination in which steps were given up.
+
+    Args:
+        reading: of a training.
+    """
+    for recipe, term, numbers in cells(reading):
+        lost, steps = int(sum(numbers["skipped"])), int(reading.study["shape"]["steps"]) * len(numbers["skipped"])
+        if lost:
+            what, remedy = ("this term", "its strength") if term != "none" else ("no term", "the learning rates")
+            yield (
+                f"{lost} of {steps} steps were given up in {name_of(recipe, term)}: the loss with {what}, or its "
+                f"gradient, was not finite, so that weights stayed as they were. Lower {remedy}."
+            )
 
 
 def differences(reading: Any) -> Iterator[tuple[str, str, tuple[float, float, float]]]:

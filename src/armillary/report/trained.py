@@ -9,7 +9,7 @@ import numpy as np
 
 from armillary.figures.members import TrainingReading
 from armillary.figures.registry import drawings
-from armillary.figures.trained import cells, combinations, differences, name_of
+from armillary.figures.trained import cells, combinations, differences, given_up, name_of
 from armillary.report.markup import Markup, counted, element, facts, interval, join, paragraph, table
 from armillary.report.provenance import every_choice, flattened
 from armillary.report.template import assembled, laid_out, with_answer
@@ -22,6 +22,7 @@ COLUMNS = (
     ("mean_overlap", "mean overlap"),
     ("participation_rank", "participation rank"),
     ("seconds", "seconds a step"),
+    ("skipped", "steps given up"),
 )
 EXTRA = (
     ("input_noise_loss", "loss under input noise"),
@@ -97,13 +98,11 @@ def _answers(reading: TrainingReading) -> list[list[Any]]:
 
 
 def _flag(reading: TrainingReading) -> Markup:
-    if reading.members >= 5:
-        return Markup("")
-    return element(
-        "p",
-        f"{counted(reading.members, 'seed')} are too few to conclude from. Intervals: {reading.method}.",
-        class_="flag",
-    )
+    said = [element("p", sentence, class_="flag") for sentence in given_up(reading)]
+    if reading.members < 5:
+        few = f"{counted(reading.members, 'seed')} are too few to conclude from. Intervals: {reading.method}."
+        said.append(element("p", few, class_="flag"))
+    return join(said)
 
 
 def _mean(reading: TrainingReading, values: list[float], name: str) -> Markup:

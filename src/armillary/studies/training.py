@@ -8,6 +8,7 @@ same command goes on from there.
 from __future__ import annotations
 
 import platform
+import time as clock
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -17,12 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from armillary.errors import ArgumentError
+from armillary.errors import ArgumentError, NumericalError
 from armillary.estimates import require_choices
+from armillary.models.configurations import drawn
 from armillary.records.journal import Beginning, Journal
 from armillary.records.record import Record
 from armillary.training.corpus import Corpus
-from armillary.training.recipe import Recipe
+from armillary.training.recipe import LIBRARY, Recipe
 from armillary.training.run import BACK, GEOMETRY, INPUT_NOISE, STATE_NOISE, Shape, Term, Training, trained
 
 if TYPE_CHECKING:
@@ -86,27 +88,27 @@ class TrainingStudy:
 
     def __post_init__(self) -> None:
         require_choices(self.level, self.resamples)
-        if not self.recipes or not self.terms or self.terms[0].penalty is not None:
+        for name in ("recipes", "terms", "rates"):
+            texts = [f"{one:g}" if isinstance(one, float) else str(one) for one in getattr(self, name)]
+            if not texts:
+                raise ArgumentError(f"Argument `{name}` must hold one at least, but it is empty. Name one.")
+            twice = next((text for text in texts if texts.count(text) > 1), None)
+            if twice is not None:
+                raise ArgumentError(f"Argument `{name}` must be all different, but {twice} comes twice. Name it once.")
+        if self.terms[0].penalty is not None:
             raise ArgumentError(
-                "Arguments `recipes` and `terms` must begin with the baseline, a recipe and the loss alone, but there "
-                f"are {len(self.recipes)} recipes and the terms {[str(one) for one in self.terms]}. Put Term() first."
+                f"Argument `terms` must begin with the loss alone, but begins with {self.terms[0]}. Put Term() first."
             )
-        if len({str(one) for one in self.recipes}) < len(self.recipes) or len({str(one) for one in self.terms}) < len(
-            self.terms
-        ):
+        for name in ("seeds", "sweep_seeds", "workers"):
+            if getattr(self, name) < 1:
+                raise ArgumentError(
+                    f"Argument `{name}` must be at least 1, but it is {getattr(self, name)}. Give more."
+                )
+        wrong = [rate for rate in self.rates if not 0 < rate < 1]
+        if wrong:
             raise ArgumentError(
-                "Arguments `recipes` and `terms` must be all different, but one comes twice. Name it once."
-            )
-        fine = self.seeds >= 1 and self.sweep_seeds >= 1 and self.workers >= 1 and len(self.rates) > 0
-        if not fine or not all(0 < rate < 1 for rate in self.rates):
-            raise ArgumentError(
-                "Arguments `seeds`, `sweep_seeds` and `workers` must be at least 1 and `rates` lie between 0 and 1, "
-                f"but they are {self.seeds}, {self.sweep_seeds}, {self.workers} and {list(self.rates)}. Write "
-                "rates=(1e-3, 3e-3)."
-            )
-        if len(set(self.rates)) < len(self.rates):
-            raise ArgumentError(
-                f"Argument `rates` must be all different, but is {list(self.rates)}. Name each rate once."
+                f"Argument `rates` must lie between 0 and 1, but {wrong[0]:g} does not. Give rates such as 0.001 and "
+                "0.003."
             )
         if self.checkpoints not in ("first", "all", "none"):
             raise ArgumentError(
@@ -131,16 +133,22 @@ class TrainingStudy:
             The record.
 
         Raises:
-            ArgumentError: The folder exists, another run is writing it, or an unfinished one was of other choices.
+            ArgumentError: The folder exists, another run is writing it, an unfinished one was of other choices, or a
+                recipe does not fit the model that a seed draws.
+            NumericalError: A step was not finite, and training was to stop.
         """
         record = Record.require_new(path)
+        self._try_recipes()
         with Journal.held(record) as journal:
             journal.begin(self._identity(), self._beginning)
             sweep = {} if len(self.rates) == 1 else self._every(journal, self._sweep(), told, 0)
             best = self._best(sweep)
             grid = self._every(journal, self._grid(best, record), told, len(sweep))
             dataset = self._dataset(sweep, best, grid)
-            provenance = self._origin() | {"runs": len(sweep) + len(grid)}
+            provenance = self._origin() | {"runs": len(sweep) + len(grid), "workers": self.workers}
+            spent = [one["spent"] for one in [*sweep.values(), *grid.values()] if "spent" in one]
+            if len(spent) == len(sweep) + len(grid):
+                provenance["seconds"] = round(float(sum(spent)), 1)  # of processors, all runs and measurements
             if self.checkpoints != "none":
                 provenance["checkpoints"] = str(checkpoint_folder(record).name)
             return Record.write(record, self._study(), provenance, dataset)
@@ -149,6 +157,13 @@ class TrainingStudy:
 
     def _cells(self) -> list[tuple[int, int]]:
         return [(i, j) for i in range(len(self.recipes)) for j in range(len(self.terms))]
+
+    def _try_recipes(self) -> None:
+        """Apply each recipe to what each seed draws, so that one that does not fit is refused before anything."""
+        seeds = [*range(self.seeds), *(SWEEP_SEED + s for s in range(self.sweep_seeds if len(self.rates) > 1 else 0))]
+        for recipe in self.recipes:
+            for seed in seeds if recipe.name != LIBRARY else ():
+                recipe(drawn(self.shape.config(), seed=seed), seed=seed)
 
     def _sweep(self) -> list[Unit]:
         return [
@@ -309,10 +324,16 @@ def _one(shape: Shape, corpus: Corpus, unit: Unit) -> tuple[str, dict[str, np.nd
     import torch
 
     name, training, folder = unit
-    threads = torch.get_num_threads()
+    threads, began = torch.get_num_threads(), clock.process_time()
     torch.set_num_threads(1)
     try:
-        return name, trained(shape, training, corpus, checkpoints=folder)
+        found = trained(shape, training, corpus, checkpoints=folder)
+        return name, found | {"spent": np.array(clock.process_time() - began)}
+    except NumericalError as trouble:
+        raise NumericalError(
+            f"{training.recipe} with term {training.term}, learning rate {training.rate:g}, seed {training.seed}: "
+            f"{trouble}"
+        ) from trouble
     finally:
         torch.set_num_threads(threads)
 

@@ -57,8 +57,8 @@ class Corpus:
         if len(long) < 2 * held_out:
             raise ArgumentError(
                 f"Argument `documents` must hold at least {2 * held_out} texts of {tokens} bytes, of which "
-                f"{held_out} are held out, but {source.where} hold {len(long)}. Give more texts, or ask for "
-                "fewer or shorter ones."
+                f"{held_out} are held out, but {source.where} hold {len(long)}. Give more texts, or lower "
+                "`held_out` or `tokens`."
             )
         apart = {long[k * len(long) // held_out] for k in range(held_out)}
         kept = [one.text.encode() for place, one in enumerate(found) if place not in apart]

@@ -135,7 +135,7 @@ def not_finite(what: str, step: int) -> NumericalError:
     """
     return NumericalError(
         f"A loss and its gradient must be finite, but at step {step} {what}. Lower the strength or the learning rate, "
-        'or count such steps with when_not_finite="skip".'
+        'or set `when_not_finite` to "skip" to count such steps.'
     )
 
 

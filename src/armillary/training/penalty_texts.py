@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 from armillary.errors import ArgumentError
 from armillary.training.penalties import PENALTIES
@@ -10,13 +11,16 @@ from armillary.training.penalty import Penalty
 
 __all__ = ["accepted_penalties", "parse_penalty", "parse_term"]
 
+FLAGS = "[,centered][,without_first]"
+"""What may follow the choices of any penalty."""
+
 LEFT_OUT = ("target_overlap",)
 """Penalties whose choices are no plain numbers."""
 
 
 def accepted_penalties() -> str:
     """Every penalty as it is written, in words."""
-    return ", ".join(_form(name) for name in sorted(PENALTIES) if name not in LEFT_OUT)
+    return ", ".join(f"{_form(name)}{FLAGS}" for name in sorted(PENALTIES) if name not in LEFT_OUT)
 
 
 def parse_penalty(text: str) -> Penalty:
@@ -28,19 +32,26 @@ def parse_penalty(text: str) -> Penalty:
     Raises:
         ArgumentError: No such penalty or choice, or one that is missing or no number.
     """
-    name, _, given = text.strip().partition(":")
+    name, given = re.fullmatch(r"\s*([^:,]*)[:,]?(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
     if name not in PENALTIES or name in LEFT_OUT:
         raise ArgumentError(
             f"Argument `penalty` must be one of {accepted_penalties()}, but it is {text!r}. Name one of them."
         )
     words = [part for part in given.split(",") if part]
     flags = [word for word in words if word in ("centered", "without_first")]
+    pairs = [word.partition("=") for word in words if word not in flags]
+    keys = [key for key, *_ in pairs]
+    twice = next((key for key in keys if keys.count(key) > 1), None)
+    if twice is not None:
+        raise ArgumentError(
+            f"Argument `penalty` must give each choice once, but {text!r} gives {twice} twice. Leave one out."
+        )
     try:
-        pairs = [word.partition("=") for word in words if word not in flags]
         made = PENALTIES[name](**{key: float(value) for key, _, value in pairs})
     except (TypeError, ValueError) as trouble:
         if isinstance(trouble, ArgumentError):
-            raise
+            said = str(trouble).removeprefix("Argument ")
+            raise ArgumentError(f"Argument `penalty` must hold choices in range, but in {text!r} {said}") from trouble
         raise ArgumentError(
             f"Argument `penalty` must be written {_form(name)}, but it is {text!r}. Give each choice a number."
         ) from None

@@ -65,8 +65,13 @@ def overlap_profile(
     applied = np.ones(depth)
     wanted, best = aimed.copy(), (np.inf, applied)
     predicted = measured = aimed
-    for _ in range(SWEEPS):
-        scales, predicted = scales_for(wide, starts, wanted)
+    for sweep in range(SWEEPS):
+        try:
+            scales, predicted = scales_for(wide, starts, wanted)
+        except ArgumentError:
+            if sweep == 0:
+                raise
+            break  # a correction asks for more than blocks can give: the best so far stands
         _apply(decoder, scales / applied)
         applied = scales
         measured = _measured(decoder, tokens)

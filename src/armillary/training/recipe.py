@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from armillary.errors import CheckMissed
+from armillary.errors import ArgumentError, CheckMissed
 from armillary.models.anatomy import Decoder
 from armillary.models.decoder import decoder_from_model
 from armillary.models.proofs import differing, fingerprints, kinds
@@ -60,8 +61,14 @@ def recipe(function: Callable[..., dict[str, Any]]) -> Callable[..., Initialized
     def applied(model: Any, *, seed: int, **choices: Any) -> Initialized:
         with _in_hand(model) as decoder:
             before, ties = fingerprints(decoder.model), _ties(decoder.model)
+            kept = [p.detach().to("cpu", copy=True) for p in decoder.model.parameters()]
             with torch.no_grad():
-                numbers = function(decoder, seed=seed, **choices)
+                try:
+                    numbers = function(decoder, seed=seed, **choices)
+                except BaseException:  # a model is written whole or not at all
+                    for parameter, weight in zip(decoder.model.parameters(), kept, strict=True):
+                        parameter.copy_(weight)
+                    raise
             changed = tuple(differing(before, fingerprints(decoder.model)))
             if _ties(decoder.model) != ties:
                 raise CheckMissed(
@@ -95,12 +102,19 @@ class Recipe:
         Args:
             model: A model or decoder.
             seed: Of what is drawn.
+
+        Raises:
+            ArgumentError: Choices out of range, or that do not fit the model.
         """
         if self.name == LIBRARY:
             return Initialized(LIBRARY, seed, (), {}, "library: as the library drew it")
         from armillary.training.recipes import RECIPES as every  # in another process nobody has read them yet
 
-        return every[self.name](model, seed=seed, **dict(self.choices))
+        try:
+            return every[self.name](model, seed=seed, **dict(self.choices))
+        except ArgumentError as trouble:
+            said = re.sub(r"^Arguments? ", "", str(trouble))
+            raise ArgumentError(f"Argument `recipe` must hold choices that fit, but of {self} {said}") from trouble
 
     def __str__(self) -> str:
         given = ",".join(f"{key}={shown(value)}" for key, value in self.choices)

@@ -39,6 +39,10 @@ def parse_recipe(text: str) -> Recipe:
                 f"Argument `recipe` must give {name} its own choices ({', '.join(kinds_of) or 'none'}), but {text!r} "
                 f"gives {key!r}. Write {_form(name)}."
             )
+        if key in choices:
+            raise ArgumentError(
+                f"Argument `recipe` must give each choice once, but {text!r} gives {key} twice. Leave one out."
+            )
         choices[key] = _read(kinds_of[key], value, name)
     missing = [key for key in needed if key not in choices]
     if missing:

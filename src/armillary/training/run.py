@@ -69,12 +69,24 @@ class Shape:
             raise ArgumentError(
                 f"Argument `architecture` must be gpt2 or llama, but it is {self.architecture!r}. Name one of them."
             )
-        sizes = (self.width, self.blocks, self.heads, self.tokens - 3, self.documents, self.steps, self.every)
-        if min(sizes) < 1 or self.width % (2 * self.heads) or self.steps % self.every:
+        least = {"width": 1, "blocks": 1, "heads": 1, "tokens": 4, "documents": 1, "steps": 1, "every": 1}
+        for name, smallest in least.items():
+            if getattr(self, name) < smallest:
+                raise ArgumentError(
+                    f"Argument `{name}` must be at least {smallest}, but it is {getattr(self, name)}. Give more."
+                )
+        if self.width % (2 * self.heads):
+            heads = max(one for one in range(1, self.heads + 1) if not self.width % (2 * one) or one == 1)
+            fitting = f"`heads` {heads}" if self.width % 2 == 0 else f"`width` {2 * self.heads}"
             raise ArgumentError(
-                "Arguments `width`, `heads`, `steps` and `every` must divide (width by twice heads, steps by every) "
-                f"and be at least 1, but they are {self.width}, {self.heads}, {self.steps} and {self.every}. "
-                "Write width=64, heads=4, steps=300, every=30."
+                f"Argument `heads` must divide half of `width`, but {self.heads} does not divide half of {self.width}. "
+                f"Give {fitting}."
+            )
+        if self.steps % self.every:
+            every = max(one for one in range(1, self.every + 1) if self.steps % one == 0)
+            raise ArgumentError(
+                f"Argument `every` must divide `steps`, but {self.every} does not divide {self.steps}. Give `every` "
+                f"{every}, or `steps` {self.steps + self.every - self.steps % self.every}."
             )
 
     def config(self) -> Any:
