@@ -31,7 +31,7 @@ _EXIT_CODES = """
 | 0 | done |
 | 1 | a check missed, or the record is whole but its pictures could not be drawn |
 | 2 | bad input |
-| 3 | a model that is not supported |
+| 3 | a model that is not supported, or a rung of `armillary resist` that failed while the others were climbed |
 | 4 | numbers that are not finite |
 | 5 | done, but documents had to be skipped |
 | 130 | interrupted |

@@ -14,13 +14,14 @@ import tiny
 from armillary.cli import app
 from armillary.errors import UnsoundError
 from armillary.studies.resistance.crossed import crossed_estimate
-from armillary.studies.resistance.verdict import difference, trained_minus_initial, verdict
+from armillary.studies.resistance.verdict import _frozen_words, difference, trained_minus_initial, verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 RUNGS = "trained,ablated-mlp,initial-released-seed0,initial-released-seed1,initial-released-seed2,identity,trained-qk"
-RUNGS += ",trained-qkvo,gaussian,trained-qkvo-mlp,shuffled"
+RUNGS += ",trained-qkvo,gaussian,trained-qkvo-mlp,shuffled,idealized-beta1-causal-unit,idealized-beta9-causal-unit"
+RUNGS += ",identity-equal,trained-qk-equal"
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +75,63 @@ def test_a_dry_run_names_rungs_seconds_and_memory_and_writes_nothing(model: Path
 def test_every_finding_says_what_it_does_not_show_and_none_contradicts_its_interval(run: tuple[Any, Path]) -> None:
     for one in verdict(am.Record.open(run[1])):
         assert one.not_shown
-        assert one.estimate is not None
+        if one.estimate is None:
+            assert ", both steps" in one.name
+            continue
         if one.answer == "higher":
             assert one.estimate.low > 0
         elif one.answer == "lower":
             assert one.estimate.high < 0
         elif one.answer == "alike":
             assert max(abs(one.estimate.low), abs(one.estimate.high)) <= 0.05
+
+
+def test_every_finding_has_a_twin_without_rogue_coordinates(run: tuple[Any, Path]) -> None:
+    names = [one.name for one in verdict(am.Record.open(run[1]))]
+    tail = ", rogue coordinates left out"
+    whole = {name for name in names if not name.endswith(tail)}
+    assert {name.removesuffix(tail) for name in names if name.endswith(tail)} == whole
+    assert {"identity matrices, unit clock", "trained-qk minus identity, both steps", "trained minus shuffled"} <= whole
+
+
+def test_the_page_says_of_every_finding_what_it_does_not_show_and_which_genre_was_read(run: tuple[Any, Path]) -> None:
+    page = (run[1] / "report.html").read_text()
+    first = page[page.index('class="answer"') : page.index("</section>")]
+    assert first.count("Not shown:") == first.count("<strong>") > 0
+    genre = am.Record.open(run[1]).study["documents"]["genre"]
+    for words in (f"The documents are {genre}.", "Wanted and realized mean angle"):
+        assert genre
+        assert words in page
+
+
+def test_json_says_wanted_and_realized_angles_of_paced_rungs_only(run: tuple[Any, Path]) -> None:
+    said = json.loads(run[0].stdout)
+    assert said["failed"] == {}
+    assert set(said["steps"]) == {"identity", "trained-qk", "trained-qkvo", "gaussian", "trained-qkvo-mlp"}
+    wanted, realized = (said["steps"]["trained-qkvo-mlp"][name] for name in ("angle_wanted", "angle_realized"))
+    assert wanted[0][0] is None  # the embedding is reached by no step
+    assert all(b <= a * 1.01 for x, y in zip(wanted, realized, strict=True) for a, b in zip(x[1:], y[1:], strict=True))
+
+
+@pytest.mark.parametrize(("betas", "words"), [((64, 256), "At every beta that was tried"), ((1, 64), "they move")])
+def test_identity_matrices_are_said_to_stand_still_where_all_three_numbers_do(betas, words) -> None:
+    still = {float(beta): beta > 9 for beta in betas}
+    said = _frozen_words(still)
+    assert words in said
+    assert ("tokens stand still" in said) == any(still.values())
+    assert "Tokens move at every beta" in _frozen_words(dict.fromkeys(still, False))
+
+
+def test_layers_that_leave_the_way_open_give_no_finding_about_identity_matrices(model, texts, tmp_path) -> None:
+    rungs = "idealized-beta1-causal-unit,idealized-beta9-causal-unit,ablated-mlp"
+    for layers, found in (("0,3", True), ("3", False), ("0", False)):
+        out = tmp_path / layers
+        asked = [*options(model, texts, "--out", str(out), "--layers", layers, "--quiet")]
+        asked[asked.index(RUNGS)] = rungs
+        CliRunner().invoke(app, asked, catch_exceptions=False)
+        names = [one.name for one in verdict(am.Record.open(out))]
+        assert any(name.startswith("identity matrices") for name in names) == found
+        assert ("all MLPs removed" in names) == (layers != "0")
 
 
 def test_contrasts_are_paired_by_document(run: tuple[Any, Path]) -> None:

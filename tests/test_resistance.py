@@ -18,6 +18,7 @@ from armillary.models.matrices import plain_weights, without_plain_form
 from armillary.oracles import overlap as laws
 from armillary.studies.resistance import reproduction
 from armillary.studies.resistance.budget import clustering_budget
+from armillary.studies.resistance.climbing import LONGEST, CalibratedStep
 from armillary.studies.resistance.heads_at_work import HeadsAtWork
 from armillary.studies.resistance.projections import Projections
 from armillary.studies.resistance.rungs import Idealized, Real, Saved, Workshop
@@ -182,6 +183,77 @@ def test_the_idealized_rung_from_an_orthonormal_embedding_follows_the_law_of_the
     assert (apart < 1e-7) == (mask == "full")  # under a mask tokens do not stay equiangular
 
 
+def climbed(decoder: Any, path: Path, *rungs: str, tokens: int = 10) -> am.Record:
+    ids = tiny.tiny_ids(documents=5, tokens=tokens)
+    documents, calibration = am.Documents.from_token_ids(ids[:3]), am.Documents.from_token_ids(ids[3:], ["c", "d"])
+    return Resistance(decoder, documents, calibration, rungs=rungs, chunk=2).run(path)
+
+
+def test_paced_steps_turn_calibration_documents_by_the_mean_angle_of_the_decoder_where_that_can_be(tmp_path) -> None:
+    data = climbed(tiny.tiny_decoder("llama"), tmp_path / "record", "identity", "trained-qkvo-mlp").dataset
+    reached = 0
+    for name in ("identity", "trained-qkvo-mlp"):
+        here = data.sel(condition=name, document=data["document"][0])
+        length, wanted, realized = (here[one].values for one in ("step_length", "angle_wanted", "angle_realized"))
+        assert (realized <= wanted * 1.01)[np.isfinite(wanted)].all()
+        short = realized < wanted * 0.99
+        assert (length[short] == 100).all()
+        reached += int((~short & np.isfinite(wanted)).sum())
+    assert reached >= 6
+
+
+def test_an_angle_that_no_step_reaches_keeps_the_longest_step_and_one_that_is_reached_is_reached() -> None:
+    draw = torch.Generator().manual_seed(0)
+    rows = torch.nn.functional.normalize(torch.randn(3, 9, 12, generator=draw, dtype=torch.float64), dim=-1)
+    update = rows + 0.5 * torch.randn(3, 9, 12, generator=draw, dtype=torch.float64)  # far from tangent
+    step = CalibratedStep((0.4,), (3.1,))
+    moved = step.moved(rows, update, Tap(1, "mid"))
+    angle = torch.acos((rows * moved).sum(-1).clamp(-1, 1))[:, 1:].mean()
+    assert float(angle) == pytest.approx(0.4, rel=1e-6)
+    step.moved(rows, update, Tap(1))
+    length, wanted, realized = step.found[Tap(1)]
+    assert (length, wanted) == (LONGEST, 3.1)
+    assert realized < 3.1
+
+
+def test_a_share_without_rogue_coordinates_leaves_the_same_ones_out_on_both_sides_of_a_sublayer(tmp_path) -> None:
+    decoder = planted(common=0.6, attraction=0.05, repulsion=0.11)
+    last = decoder.model.transformer.h[1].mlp
+    with torch.no_grad():
+        last.c_proj.bias[20:23] += torch.tensor([9.0, -5.0, 3.0], dtype=torch.float64)  # rogue from here on only
+    draw = torch.Generator().manual_seed(0)
+    ids = torch.stack([torch.randperm(PAIRS - 1, generator=draw)[:TOKENS] for _ in range(5)])
+    documents, calibration = am.Documents.from_token_ids(ids[:3]), am.Documents.from_token_ids(ids[3:], ["c", "d"])
+    record = Resistance(decoder, documents, calibration, rungs=["trained"]).run(tmp_path / "record")
+    sets = {tuple(one) for one in record.provenance["calibration"]["rogue_coordinates"]["trained"].values()}
+    assert len(sets) == 1
+    kept = [one for one in range(2 * PAIRS) if one not in next(iter(sets))]
+    states = am.models.capture.capture(decoder, ids[:3], taps_of(decoder)).states[..., kept].double()
+    course = am.mean_overlap.after("normalize")(states.flatten(0, 1)).reshape(3, -1).numpy()
+    budget = clustering_budget(
+        record, "trained", measurement="mean_overlap", preparation="without rogue coordinates, normalize", tokens="all"
+    )
+    np.testing.assert_allclose(budget.shares["mlp"][:, 1], course[:, -1] - course[:, -2], atol=1e-6)
+    assert np.abs(budget.shares["mlp"][:, 1]).min() > 0.01
+
+
+def test_attention_that_does_nothing_takes_no_time_of_the_flow_and_a_rung_that_fails_leaves_the_others(
+    tmp_path,
+) -> None:
+    decoder = tiny.tiny_decoder("llama")
+    with torch.no_grad():
+        decoder.model.model.layers[1].self_attn.o_proj.weight.zero_()
+    record = climbed(decoder, tmp_path / "record", "idealized-beta1-causal-ratio", "trained-qkvo", "gaussian-all")
+    failed = {one["name"]: one["failed"] for one in record.provenance["conditions"] if "failed" in one}
+    assert set(failed) == {"trained-qkvo", "gaussian-all"}
+    assert "attention of block 2" in failed["trained-qkvo"]
+    course = record.dataset["mean_overlap"].sel(tap="block", tokens="all", preparation="normalize")
+    assert np.isnan(course.sel(condition="trained-qkvo").values).all()
+    flowed = course.sel(condition="idealized-beta1-causal-ratio").values
+    assert np.isfinite(flowed).all()
+    assert (flowed[..., 1, :] == flowed[..., 2, :]).all() or (flowed[1] == flowed[2]).all()
+
+
 def test_a_run_that_is_stopped_goes_on_from_its_rungs_and_ends_with_the_same_numbers(tmp_path: Path) -> None:
     decoder = tiny.tiny_decoder("llama")
     ids = tiny.tiny_ids(documents=5, tokens=8)
@@ -338,8 +410,10 @@ def test_a_checkpoint_of_the_same_decoder_is_a_rung_and_another_shape_is_refused
     found = record.contrast("trained", "step-0", "mean_overlap")
     assert float(found["value"].abs().max()) > 0
     wrong = Saved(source=str(other), name="other", label="another")
-    with pytest.raises(ArgumentError, match="same layers"):
-        Resistance(decoder, documents, calibration, rungs=["trained"], further=[wrong]).run(tmp_path / "none")
+    missing = Saved(source=str(tmp_path / "nowhere"), name="none", label="none")
+    for rung, why in ((wrong, "same layers"), (missing, "holds no config.json")):
+        with pytest.raises(ArgumentError, match=why):
+            _ = Resistance(decoder, documents, calibration, rungs=["trained"], further=[rung]).climbed
 
 
 @pytest.mark.decoder

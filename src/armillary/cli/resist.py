@@ -34,6 +34,9 @@ PRESETS = {"dimension": "dimension", "scale": "fresh-decoders"}
 RUNGS = "idealized, attention, mlp, equal, decoder, or names of rungs (--dry-run lists them); separated by commas."
 
 
+RUNG_FAILED = 3
+"""Exit code where a rung could not be climbed and the others were."""
+
 _OF_DIAGRAMS = ("part", "full", "seed", "level", "out", "dry_run", "as_json", "quiet")
 """What says something of a part without a decoder; every other option would be ignored, and is refused instead."""
 
@@ -121,6 +124,8 @@ def resist(
         page = drawn(record, quiet=quiet)
     if not quiet and not as_json:
         _closing_words(record, page)
+    if any("failed" in one for one in record.provenance["conditions"]):
+        raise typer.Exit(RUNG_FAILED)
     if record.provenance["documents"]["skipped"]:
         raise typer.Exit(terminal.DONE_WITH_SKIPS)
 
@@ -182,7 +187,7 @@ def _print_estimate(study: Resistance, *, as_json: bool) -> None:
 
 
 def _summary(record: Record) -> dict[str, Any]:
-    from armillary.studies.resistance.verdict import verdict
+    from armillary.studies.resistance.verdict import failed_rungs, verdict
 
     def strict(value: float) -> float | None:
         return value if value == value and abs(value) != float("inf") else None
@@ -205,14 +210,32 @@ def _summary(record: Record) -> dict[str, Any]:
         "token_hash": record.provenance["documents"]["token_hash"],
         "reproduction": record.provenance["reproduction"],
         "left_out": record.study["left_out"],
+        "failed": failed_rungs(record),
+        "steps": _steps(record),
         "verdict": found,
         "measurements_hash": record.measurements_hash,
         "measurements": record.rows(),
     }
 
 
+def _steps(record: Record) -> dict[str, dict[str, list[list[float | None]]]]:
+    """For each rung that follows the decoder's pace: length, wanted and realized angle, attention's and the MLPs'."""
+    from armillary.studies.resistance.rungs import CALIBRATED
+
+    data = record.dataset
+    found: dict[str, dict[str, list[list[float | None]]]] = {}
+    for name in data["condition"].values if CALIBRATED[0] in data else ():
+        here = data[list(CALIBRATED)].sel(condition=name, tap=["mid", "block"]).isel(document=0)
+        tables = {one: here[one].transpose("tap", "layer").values for one in CALIBRATED}
+        if any((values == values).any() for values in tables.values()):
+            found[str(name)] = {
+                one: [[x if x == x else None for x in row] for row in values.tolist()] for one, values in tables.items()
+            }
+    return found
+
+
 def _closing_words(record: Record, page: Path) -> None:
-    from armillary.studies.resistance.verdict import verdict
+    from armillary.studies.resistance.verdict import failed_rungs, verdict
 
     documents, proof = record.provenance["documents"], record.provenance["reproduction"]
     typer.echo(
@@ -225,4 +248,6 @@ def _closing_words(record: Record, page: Path) -> None:
         typer.echo(f"- {one}")
     for name, why in record.study["left_out"].items():
         typer.echo(f"left out {name}: {why}")
-    typer.echo(f"record: {record.path}\nreport: {page}")
+    for name, why in failed_rungs(record).items():
+        typer.echo(f"failed {name}: {why}")
+    typer.echo(f"record: {record.path}\nhash of the measurements: {record.measurements_hash}\nreport: {page}")

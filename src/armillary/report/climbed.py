@@ -14,18 +14,35 @@ from armillary.report.markup import Markup, element, facts, interval, join, para
 from armillary.report.provenance import every_choice, flattened
 from armillary.report.template import NOSCRIPT, assembled, laid_out, with_answer
 from armillary.studies.resistance.budget import COUNTED
-from armillary.studies.resistance.verdict import HEADLINE, Finding, difference, trained_minus_initial, verdict
+from armillary.studies.resistance.climbing import LONGEST
+from armillary.studies.resistance.rungs import CALIBRATED
+from armillary.studies.resistance.verdict import (
+    VIEWS,
+    Finding,
+    difference,
+    failed_rungs,
+    trained_minus_initial,
+    verdict,
+)
 
 __all__ = ["ladder_page"]
 
 MINORITY, TWO_POINTS = 0.25, 0.8
 """When tokens are called bipolar along an axis."""
 
+REACHED = 0.01
+"""How near, relatively, the realized angle must come to the wanted one to count as reached."""
+
 Content = Callable[[LadderReading], Markup]
 
 SECTIONS: tuple[tuple[str, str, str, tuple[str | Content, ...]], ...] = (
     ("verdict", "The verdict, finding by finding", "Verdict", (lambda reading: _findings(reading),)),
-    ("ladder", "The ladder", "Ladder", ("ladder", lambda reading: _contrasts(reading))),
+    (
+        "ladder",
+        "The ladder",
+        "Ladder",
+        ("ladder", lambda reading: _contrasts(reading), lambda reading: _steps(reading)),
+    ),
     ("budget", "The clustering budget", "Budget", ("budget_bars", "budget_sums", lambda reading: _totals(reading))),
     ("initial", "Trained minus initial", "Initial", (lambda reading: _initial(reading),)),
     (
@@ -42,7 +59,7 @@ SECTIONS: tuple[tuple[str, str, str, tuple[str | Content, ...]], ...] = (
     ),
     ("paths", "Representation drift", "Drift", ("token_paths", "paths")),
     ("dimension", "Dimension", "Dimension", ("projections", lambda reading: _dimension(reading))),
-    ("left-out", "Rungs that do not apply", "Left out", (lambda reading: _left_out(reading),)),
+    ("left-out", "Rungs that do not apply, or failed", "Left out", (lambda reading: _left_out(reading),)),
     ("limits", "What these numbers do not show", "Limits", (lambda reading: _limits(reading),)),
     ("methods", "Methods", "Methods", (lambda reading: _methods(reading), lambda reading: _definitions(reading))),
     ("provenance", "Provenance", "Provenance", (lambda reading: _provenance(reading),)),
@@ -81,7 +98,12 @@ def _head(reading: LadderReading, name: str) -> Markup:
             class_="model",
         ),
     )
-    said = [paragraph(element("strong", one.question), " ", _sentence(one)) for one in _first(reading)]
+    said = [
+        paragraph(
+            element("strong", one.question), " ", _sentence(one), " ", element("small", f"Not shown: {one.not_shown}")
+        )
+        for one in _first(reading)
+    ]
     content = element("div", *said, class_="answer")
     return join([header, element("section", content, _flag(reading), NOSCRIPT, id="answer")])
 
@@ -93,8 +115,9 @@ def _first(reading: LadderReading) -> list[Finding]:
 
 
 def _sentence(one: Finding) -> Markup:
-    number = "" if one.estimate is None else join([" ", _number(one.estimate)])
-    return join([one.shows, number, "."])
+    if one.estimate is None:
+        return join([one.shows])
+    return join([one.shows, " ", _number(one.estimate), "."])
 
 
 def _number(one: Estimate) -> Markup:
@@ -118,32 +141,68 @@ def _findings(reading: LadderReading) -> Markup:
     words = (
         "Every sentence is made from the record. “Not resolved” stands where the interval reaches across zero or is "
         "not bounded; “alike” where the whole interval lies within 0.05 of zero. Numbers are mean overlaps, first "
-        "token left out, rows normalized. An energy need not rise here: the theorem that says so has no mask and "
-        "values equal to keys, and neither holds in a decoder."
+        "token left out, rows normalized; every one stands with and without rogue coordinates."
     )
     return join([paragraph(words), table("Findings.", ["question", "answer", "shown", "not shown"], rows)])
 
 
 def _contrasts(reading: LadderReading) -> Markup:
-    """Every rung minus its neighbor at three depths."""
-    depths = _depths(reading)
-    rows = []
+    """Every rung minus its neighbor at three depths, with and without rogue coordinates."""
+    depths, failed = _depths(reading), failed_rungs(reading.record)
+    tables = []
+    for number, tail in VIEWS:
+        rows = []
+        for name in reading.conditions:
+            neighbor = str(reading.rungs[name]["neighbor"])
+            if not neighbor or neighbor not in reading.conditions or {name, neighbor} & set(failed):
+                continue
+            cells = []
+            for layer in depths:
+                try:
+                    cells.append(_number(difference(reading.record, name, neighbor, layer, number)))
+                except ArmillaryError:
+                    cells.append(Markup('<span class="undefined">undefined</span>'))
+            what = f"{reading.rungs[name]['change']} (minus {neighbor})"
+            rows.append([f"{reading.label(name)} ({name})", what, *cells])
+        if rows:
+            heads = ["rung", "what differs from its neighbor", *(f"block {layer}" for layer in depths)]
+            caption = (
+                "Each rung minus its neighbor, paired by document: mean overlap, rows normalized, first token left "
+                f"out{tail}."
+            )
+            tables.append(table(caption, heads, rows))
+    return join(tables)
+
+
+def _steps(reading: LadderReading) -> Markup:
+    """Which angle each sublayer's step should turn tokens by, and which it does."""
+    if "angle_wanted" not in reading.dataset:
+        return Markup("")
+    data = reading.dataset[list(CALIBRATED)].isel(document=0)
+    rows, missed = [], 0
     for name in reading.conditions:
-        neighbor = str(reading.rungs[name]["neighbor"])
-        if not neighbor or neighbor not in reading.conditions:
-            continue
-        cells = []
-        for layer in depths:
-            try:
-                cells.append(_number(difference(reading.record, name, neighbor, layer, HEADLINE)))
-            except ArmillaryError:
-                cells.append(Markup('<span class="undefined">undefined</span>'))
-        rows.append([f"{reading.label(name)} ({name})", f"{reading.rungs[name]['change']} (minus {neighbor})", *cells])
+        for tap, part in (("mid", "attention"), ("block", "MLP")):
+            for layer in reading.layers:
+                here = data.sel(condition=name, tap=tap, layer=layer)
+                length, wanted, realized = (float(here[one]) for one in CALIBRATED)
+                if not np.isfinite(wanted):
+                    continue
+                short = realized < wanted * (1 - REACHED)
+                missed += short
+                said = "not reachable" if short else ""
+                cells = [f"{wanted:.3f}", f"{realized:.3f}", f"{length:.3g}", said]
+                rows.append([name, f"{part} {layer}", *cells])
     if not rows:
         return Markup("")
-    heads = ["rung", "what differs from its neighbor", *(f"block {layer}" for layer in depths)]
-    caption = "Each rung minus its neighbor, paired by document: mean overlap, rows normalized, first token left out."
-    return table(caption, heads, rows)
+    words = (
+        f"Steps calibrated by angle: {len(rows) - missed} of {len(rows)} sublayers turn tokens by the decoder's own "
+        f"mean angle there within {REACHED:.0%}. Where no step of up to {LONGEST:g} times the row reaches that angle, "
+        "since what the sublayer proposes lies nearer to the tokens, that longest step is made: not reachable."
+    )
+    heads = ["rung", "sublayer", "wanted angle", "realized angle", "step length", ""]
+    caption = "Wanted and realized mean angle, radians, on the calibration documents."
+    inner = table(caption, heads, rows)
+    return join([paragraph(words), element("details", element("summary", "Every step"), inner)])
 
 
 def _totals(reading: LadderReading) -> Markup:
@@ -174,16 +233,16 @@ def _initial(reading: LadderReading) -> Markup:
         rows = []
         for layer in reading.layers:
             try:
-                rows.append([f"{layer}", _number(trained_minus_initial(reading.record, recipe, layer, HEADLINE))])
+                both = [trained_minus_initial(reading.record, recipe, layer, number) for number, _ in VIEWS]
             except (ArmillaryError, ValueError):
                 break
+            rows.append([f"{layer}", *(_number(one) for one in both)])
         if rows:
             caption = (
                 f"Trained minus initial, {recipe} recipe: mean overlap; the interval resamples documents and seeds."
             )
-            found.append(
-                element("details", element("summary", f"{recipe} recipe"), table(caption, ["layer", ""], rows))
-            )
+            heads = ["layer", "all coordinates", "rogue coordinates left out"]
+            found.append(element("details", element("summary", f"{recipe} recipe"), table(caption, heads, rows)))
     if not found:
         return Markup("")
     words = (
@@ -259,12 +318,16 @@ def _dimension(reading: LadderReading) -> Markup:
 
 
 def _left_out(reading: LadderReading) -> Markup:
-    left = dict(reading.study.get("left_out") or {})
-    if not left:
-        return Markup("")
-    return table(
-        "Rungs that do not apply to this decoder.", ["rung", "why"], [[name, why] for name, why in left.items()]
-    )
+    left, failed = dict(reading.study.get("left_out") or {}), failed_rungs(reading.record)
+    tables = [
+        table(caption, ["rung", "why"], [[name, why] for name, why in rungs.items()])
+        for caption, rungs in (
+            ("Rungs that do not apply to this decoder.", left),
+            ("Rungs that failed: they have no numbers.", failed),
+        )
+        if rungs
+    ]
+    return join(tables)
 
 
 def _limits(reading: LadderReading) -> Markup:
@@ -312,8 +375,9 @@ def _methods(reading: LadderReading) -> Markup:
     said = (
         f"{len(reading.documents)} documents of {reading.dataset.attrs['tokens_per_document']} tokens passed through "
         f"{len(reading.conditions)} rungs. {rebuilt} Rogue coordinates are the {study['rogue_coordinates']} that carry "
-        f"most of the mean overlap at each tap of each rung, named by {study['calibration']['count']} other documents, "
-        "from which the pace of the decoder's sublayers was taken too. Intervals: "
+        "most of the mean overlap of the decoder, averaged over its taps, the same at every tap of every rung, named "
+        f"by {study['calibration']['count']} other documents, which tell the pace of the decoder's sublayers and the "
+        "steps of the rungs that follow it too. Intervals: "
         f"{100 * reading.level:g}% {METHOD}, {reading.resamples} resamples of whole documents (seed {reading.seed}). "
         f"Groups: {study['grouping']}."
     )

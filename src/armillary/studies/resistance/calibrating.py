@@ -1,4 +1,4 @@
-"""What calibration documents tell of a rung: the coordinates that carry its overlap, and how far sublayers move."""
+"""What calibration documents tell of a decoder: the coordinates that carry its overlap, and how far sublayers move."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class Reader:
     """Hears every tap of the calibration documents.
 
     First and massive tokens are left out of the rogue coordinates, the first of the pace. A coordinate's part in the
-    mean overlap is the square of its mean over unit rows; the rogue ones are those with the largest part.
+    mean overlap at a tap is the square of its mean over unit rows; the rogue ones are those whose part, averaged over
+    all taps, is largest. One set for all taps: numbers without them can be subtracted from each other.
 
     Args:
         count: How many rogue coordinates.
@@ -51,15 +52,19 @@ class Reader:
         self._before = rows
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Depths, rogue coordinates, and mean angle and ratio of the sublayer that ends at each depth."""
+        """Depths, rogue coordinates, alike at all, and mean angle and ratio of the sublayer that ends at each depth."""
         depths = sorted(self._directions)
-        named, pace = [], []
+        parts = torch.stack([(self._directions[one] / max(self._rows[one], 1)).square() for one in depths]).mean(0)
+        named = sorted(torch.topk(parts, min(self.count, len(parts))).indices.tolist())
+        pace = []
         for depth in depths:
-            part = (self._directions[depth] / max(self._rows[depth], 1)).square()
-            named.append(sorted(torch.topk(part, min(self.count, len(part))).indices.tolist()))
             moved = self._moved.get(depth)
             pace.append([0.0, 0.0] if moved is None else torch.cat(moved, 1).mean(1).tolist())
-        return {"layers": np.asarray(depths), "coordinates": np.asarray(named), "pace": np.asarray(pace)}
+        return {
+            "layers": np.asarray(depths),
+            "coordinates": np.asarray([named] * len(depths)),
+            "pace": np.asarray(pace),
+        }
 
 
 def pace_of(found: dict[str, np.ndarray], decoder: Decoder) -> Pace:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -13,7 +12,12 @@ from armillary.errors import ArgumentError, NumericalError
 from armillary.models.capture import Tap
 from armillary.studies.resistance.sublayers import Sublayers
 
-__all__ = ["EqualStep", "MeasuredStep", "OwnStep", "Step", "climb"]
+__all__ = ["LONGEST", "CalibratedStep", "EqualStep", "OwnStep", "PacedStep", "Step", "climb"]
+
+LONGEST = 100.0
+"""Length of the longest step, over that of a unit row: what was there before is a hundredth of what is there after."""
+
+BISECTIONS = 50
 
 
 @dataclass(frozen=True)
@@ -53,13 +57,11 @@ class EqualStep:
 
 
 @dataclass(frozen=True)
-class MeasuredStep:
-    """Steps as large as the decoder's: unit(cos a x + sin a u / rms u), a the mean angle of that sublayer there.
-
-    A token whose update is tangent and of average length turns by a.
+class PacedStep:
+    """Steps that turn tokens as far as the decoder does: unit(x + eta u / rms u), one eta a sublayer.
 
     Args:
-        attention: The decoder's mean angle of each block's attention, radians.
+        attention: eta of each block's attention, as `CalibratedStep` found it.
         mlp: That of each block's MLP.
     """
 
@@ -68,14 +70,48 @@ class MeasuredStep:
 
     def moved(self, rows: Tensor, update: Tensor, tap: Tap) -> Tensor:
         """Unit rows after the sublayer."""
-        angle = (self.attention if tap.place == "mid" else self.mlp)[tap.layer - 1]
-        return _unit(math.cos(angle) * rows + math.sin(angle) * _of_unit_length(update, tap))
-
-    def __str__(self) -> str:
-        return "steps of the decoder's own mean angle at each sublayer"
+        length = (self.attention if tap.place == "mid" else self.mlp)[tap.layer - 1]
+        return _unit(rows + length * _of_unit_length(update, tap))
 
 
-Step = OwnStep | EqualStep | MeasuredStep
+@dataclass(eq=False)
+class CalibratedStep:
+    """Finds the lengths of `PacedStep` on the way up, on the rows that it is given: all calibration documents at once.
+
+    The angle between x and x + eta u grows with eta up to that between x and u, so the eta at which its mean is the
+    wanted one is found by bisection. Where even `LONGEST` turns tokens less, `LONGEST` is kept.
+
+    Args:
+        attention: Wanted mean angle of each block's attention, radians, over tokens without the first.
+        mlp: That of each block's MLP.
+        found: For each tap the length, the wanted angle and the realized one.
+    """
+
+    attention: tuple[float, ...]
+    mlp: tuple[float, ...]
+    found: dict[Tap, tuple[float, float, float]] = field(default_factory=dict)
+
+    def moved(self, rows: Tensor, update: Tensor, tap: Tap) -> Tensor:
+        """Unit rows after the sublayer, whose length is kept in `found`."""
+        wanted = (self.attention if tap.place == "mid" else self.mlp)[tap.layer - 1]
+        direction = _of_unit_length(update, tap)
+        x, u = (one[:, 1:].double() for one in (rows, direction))
+        along = (x * u).sum(-1)
+        across = (u - along[..., None] * x).norm(dim=-1)
+
+        def mean_angle(length: float) -> float:
+            return float(torch.atan2(length * across, 1 + length * along).mean())
+
+        low, high = 0.0, LONGEST
+        if mean_angle(high) > wanted:
+            for _ in range(BISECTIONS):
+                middle = (low + high) / 2
+                low, high = (middle, high) if mean_angle(middle) < wanted else (low, middle)
+        self.found[tap] = (high, wanted, mean_angle(high))
+        return _unit(rows + high * direction)
+
+
+Step = OwnStep | EqualStep | PacedStep | CalibratedStep
 
 
 def climb(start: Tensor, blocks: Sequence[Callable[[], Sublayers]], step: Step) -> Iterator[tuple[Tap, Tensor]]:

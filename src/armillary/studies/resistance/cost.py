@@ -45,7 +45,7 @@ def cost(study: Resistance) -> dict[str, Any]:
         forward = _seconds(lambda: study.decoder.hidden(ids))
         numbers = Numbers(
             layers=range(facts.layers + 1), documents=1, tokens=study.documents.tokens, width=facts.width,
-            calibrations={},
+            calibration=None,
         )  # fmt: skip
         numbers.add(Tap(0), start)
         tap = _seconds(lambda: numbers.add(Tap(1), start + 0.1))

@@ -32,9 +32,7 @@ RECIPES = ("released", "library")
 """Spreads of fresh weights: what the released configuration says, and what the library fills in."""
 
 
-def _named(
-    name: str, label: str, level: int, scores: str, values: str, mlp: str = NONE, **more: str | float
-) -> Matrices:
+def _named(name: str, label: str, level: int, scores: str, values: str, mlp: str = NONE, **more: str) -> Matrices:
     return Matrices(name=name, label=label, level=level, scores=scores, values=values, mlp=mlp, **more)  # type: ignore[arg-type]
 
 
@@ -302,7 +300,8 @@ def _equal(facts: DecoderFacts) -> list[Rung]:
                 **vars(one),
                 "name": f"{one.name}-equal",
                 "label": f"{one.label}; equal steps {EQUAL:g}",
-                "step": EQUAL,
+                "step": "equal",
+                "length": EQUAL,
                 "neighbor": f"{one.neighbor}-equal" if one.neighbor in names else "",
             }
         )

@@ -19,6 +19,8 @@ from armillary.observables.drift import sublayer_update
 from armillary.observables.rank import participation_rank
 from armillary.records.assembly import Variable
 from armillary.studies.plan import CENTERED, GROUPS, ROGUE, SPHERE, TAPS
+from armillary.studies.resistance.climbing import LONGEST
+from armillary.studies.resistance.rungs import CALIBRATED
 
 __all__ = ["AFTER_BLOCKS", "EVERYWHERE", "PREPARATIONS", "TOKENS", "Numbers", "variables"]
 
@@ -59,8 +61,20 @@ UPDATES = {
     "update_tangential": ("|u_t| / |x|", "part of the update orthogonal to the stream, over the length before", 0.0),
     "update_angle": ("angle(x, x + u)", "angle in radians by which the sublayer turns a token", 0.0),
 }
+STEPS = dict(
+    zip(
+        CALIBRATED,
+        (
+            ("eta", "length of the step that a sublayer makes, over that of a unit row"),
+            ("a", "angle in radians by which this sublayer of the decoder turns tokens, which the step should realize"),
+            ("angle(x, x + eta u)", "angle in radians by which the step does turn tokens"),
+        ),
+        strict=True,
+    )
+)
 _FULL = ("condition", "tap", "layer", "tokens", "preparation", "document")
 _UPDATE = ("condition", "tap", "layer", "tokens", "document")
+_STEP = ("condition", "tap", "layer", "document")
 _COURSE = ("condition", "layer", "document")
 
 
@@ -90,6 +104,15 @@ def variables(tokens: int, width: int) -> dict[str, Variable]:
         }
         attrs |= {"lowest": lowest} if math.isfinite(lowest) else {}
         found[name] = Variable(_UPDATE, attrs)
+    for name, (symbol, words) in STEPS.items():
+        attrs = {
+            "symbol": symbol,
+            "definition": f"{words}, on the calibration documents, mean over tokens without the first",
+            "source": f"x becomes unit(x + eta u / rms u); eta by bisection up to {LONGEST:g}",
+            "undefined": "in rungs whose steps do not follow the decoder's pace, and for a sublayer that is left out",
+            "lowest": 0.0,
+        }
+        found[name] = Variable(_STEP, attrs)
     found["path_length"] = Variable(
         _COURSE,
         {
@@ -135,7 +158,7 @@ class Numbers:
         documents: In the chunk.
         tokens: In each document.
         width: Of the stream.
-        calibrations: For each depth (l - 1/2 after attention) the rogue coordinates of this rung.
+        calibration: The rogue coordinates, alike at every tap and on every rung; None where there are none.
     """
 
     def __init__(
@@ -145,10 +168,10 @@ class Numbers:
         documents: int,
         tokens: int,
         width: int,
-        calibrations: Mapping[float, Calibration],
+        calibration: Calibration | None,
     ) -> None:
         self.rows = {layer: row for row, layer in enumerate(layers)}
-        self.calibrations = calibrations
+        self.calibration = calibration
         sizes = {
             "tap": len(TAPS), "layer": len(layers), "tokens": len(TOKENS), "preparation": len(PREPARATIONS),
             "document": documents,
@@ -172,7 +195,7 @@ class Numbers:
         self._move(tap, residual)
         if tap.layer not in self.rows:
             return
-        cloud = Cloud(residual, calibration=self.calibrations.get(tap.depth))
+        cloud = Cloud(residual, calibration=self.calibration)
         sets = (cloud, cloud.without_tokens(1))
         for one in EVERYWHERE:
             if one.preparation.needs_calibration and cloud.calibration is None:
@@ -194,6 +217,14 @@ class Numbers:
         """The time of the flow that a layer is matched to."""
         if layer in self.rows:
             self.arrays["matched_time"][:, self.rows[layer]] = time
+
+    def with_steps(self, steps: Mapping[str, np.ndarray]) -> None:
+        """The steps of a paced rung, as `Matrices.calibrated` found them."""
+        for name, values in steps.items():
+            for part, tap in enumerate(("mid", "block")):
+                for layer, row in self.rows.items():
+                    if layer:
+                        self.arrays[name][:, TAPS.index(tap), row] = values[part, layer - 1]
 
     def _put(self, one: Measurement, tap: str, layer: int, tokens: int, values: Tensor) -> None:
         where = (TAPS.index(tap), self.rows[layer], tokens, PREPARATIONS.index(str(one.preparation)))

@@ -50,10 +50,16 @@ def require_reproduced(decoder: Decoder, weights: PlainWeights, ids: Tensor) -> 
     found = departures(decoder, weights, ids)
     far = next((tap for tap, apart in found.items() if not apart <= CLOSE), None)
     if far is not None:
+        dtype = decoder.facts.dtype
+        remedy = (
+            f"A decoder in {dtype} rounds more than that: measure it in float32 (--dtype float32)."
+            if dtype in ("float16", "bfloat16")
+            else "Leave out the rungs built from matrices (--rungs idealized,decoder): this decoder computes something "
+            "that they do not hold."
+        )
         raise CheckMissed(
             f"The decoder rebuilt from its matrices must agree with {decoder.facts.name} within {CLOSE:g} of each row, "
-            f"but at {far.name} {far.layer} it is {found[far]:.2g} apart. Leave out the rungs built from matrices "
-            "(--rungs idealized decoder): this decoder computes something that they do not hold."
+            f"but at {far.name} {far.layer} it is {found[far]:.2g} apart. {remedy}"
         )
     return found
 

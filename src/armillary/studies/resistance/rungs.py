@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,18 +22,21 @@ from armillary.dynamics.flow import flow
 from armillary.dynamics.integrators import Tsit5
 from armillary.dynamics.normalization import on_sphere
 from armillary.errors import ArgumentError, ArmillaryError
-from armillary.models.anatomy import Decoder
+from armillary.models.anatomy import Decoder, DecoderFacts
 from armillary.models.capture import Sink, Tap, capture, stream
 from armillary.models.conditions import Ablated, Condition
 from armillary.models.decoder import load_decoder
 from armillary.models.matrices import without_plain_form, without_plain_mlp
-from armillary.studies.resistance.climbing import EqualStep, MeasuredStep, climb
+from armillary.studies.resistance.climbing import CalibratedStep, EqualStep, PacedStep, climb
 from armillary.studies.resistance.sources import TRAINED, Sources
 from armillary.studies.resistance.sublayers import Sublayers, attention_drift, mlp_drift
 
 __all__ = ["IDENTITY", "NONE", "Idealized", "Matrices", "Pass", "Pace", "Real", "Rung", "Saved", "Shuffled", "Workshop"]
 
 IDENTITY, NONE = "identity", "none"
+CALIBRATED = ("step_length", "angle_wanted", "angle_realized")
+"""What is found of each sublayer of a paced rung."""
+
 UNIT_LAYER = 1.0
 """The step of a residual layer that adds its update unscaled: time ln 2 of the flow."""
 
@@ -62,6 +67,7 @@ class Workshop:
         decoder: The decoder.
         sources: Matrices by source.
         pace: None until the decoder itself was measured.
+        steps: Of each paced rung that was calibrated, as `Matrices.calibrated` found them.
         tolerance: Relative tolerance of the idealized flow.
     """
 
@@ -69,6 +75,7 @@ class Workshop:
     sources: Sources
     tolerance: float
     pace: Pace | None = None
+    steps: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     _starts: dict[tuple[str, bytes], Tensor] = field(default_factory=dict)
 
     @property
@@ -183,9 +190,13 @@ class Idealized:
         def through(ids: Tensor, sink: Sink) -> None:
             rows = _unit(workshop.start(ids).double().cpu())
             reduced, frame = _reduced(rows)
-            run = flow(field, reduced, until=times[-1], integrator=Tsit5(rtol=workshop.tolerance), keep=times)
-            for layer in range(len(times)):
-                state = run.states[:, layer] @ frame
+            apart = sorted(set(times))  # a sublayer that does nothing takes no time
+            states = reduced[:, None]
+            if len(apart) > 1:
+                tsit5 = Tsit5(rtol=workshop.tolerance)
+                states = flow(field, reduced, until=apart[-1], integrator=tsit5, keep=apart).states
+            for layer, time in enumerate(times):
+                state = states[:, apart.index(time)] @ frame
                 sink(Tap(layer), state, state)
 
         said = f"times {times[1]:.4g} to {times[-1]:.4g}; {field}; Tsit5, rtol {workshop.tolerance:g}"
@@ -211,7 +222,8 @@ class Matrices:
         positions: "own" or "none".
         mask: "causal" or "full".
         reading: How sublayers read a direction, one of `READINGS`.
-        step: "measured": the decoder's own mean angle at each sublayer; or a length, the same for all.
+        step: "pace": as long as turns tokens by the decoder's own mean angle at each sublayer; "equal": one length.
+        length: Of equal steps.
         neighbor: See `Rung`.
         change: See `Rung`.
     """
@@ -226,7 +238,8 @@ class Matrices:
     positions: str = "own"
     mask: str = "causal"
     reading: str = "trained gains"
-    step: str | float = "measured"
+    step: str = "pace"
+    length: float = 0.3
     neighbor: str = ""
     change: str = ""
 
@@ -245,26 +258,64 @@ class Matrices:
     @contextmanager
     def opened(self, workshop: Workshop) -> Iterator[tuple[Pass, str]]:
         """Documents pass from block to block."""
-        step = self._step(workshop)
-        layers = range(workshop.decoder.facts.layers)
-        blocks = [partial(self._sublayers, workshop, at) for at in layers]
+        blocks = self._blocks(workshop)
 
         def through(ids: Tensor, sink: Sink) -> None:
             start = _unit(workshop.start(ids, positions=self.positions))
-            for tap, state in climb(start, blocks, step):
+            for tap, state in climb(start, blocks, self._step(workshop)):
                 sink(tap, state, state)
 
+        step = (
+            "steps that turn tokens by the decoder's own mean angle at each sublayer"
+            if self.step == "pace"
+            else f"equal steps of length {self.length:g}"
+        )
         said = (
             f"scores {self.scores}{f' (beta {self.beta:g})' if self.scores == IDENTITY else ''}, values {self.values}, "
             f"MLP {self.mlp}, positions {self.positions}, {self.mask} mask, {self.reading}, {step}"
         )
         yield through, said
 
-    def _step(self, workshop: Workshop) -> EqualStep | MeasuredStep:
-        if isinstance(self.step, str):
-            pace = workshop.measured_pace
-            return MeasuredStep(pace.attention_angle, pace.mlp_angle)
-        return EqualStep(self.step)
+    def calibrated(self, workshop: Workshop, batches: Sequence[Tensor]) -> dict[str, np.ndarray]:
+        """Lengths of steps at which calibration documents turn by the decoder's own mean angles.
+
+        Args:
+            workshop: Which knows the pace.
+            batches: Token ids of the calibration documents, `documents tokens` each.
+
+        Returns:
+            `step_length`, `angle_wanted` and `angle_realized`, `2 blocks`: attention's and the MLPs'; NaN for a
+            sublayer that is left out.
+        """
+        pace, layers = workshop.measured_pace, workshop.decoder.facts.layers
+        step = CalibratedStep(pace.attention_angle, pace.mlp_angle)
+        start = torch.cat([_unit(workshop.start(ids, positions=self.positions)) for ids in batches])
+        for _ in climb(start, self._blocks(workshop, [len(ids) for ids in batches]), step):
+            pass
+        found = np.full((3, 2, layers), np.nan)
+        for tap, three in step.found.items():
+            found[:, int(tap.place == "block"), tap.layer - 1] = three
+        return dict(zip(CALIBRATED, found, strict=True))
+
+    def _step(self, workshop: Workshop) -> EqualStep | PacedStep:
+        if self.step == "equal":
+            return EqualStep(self.length)
+        if self.name not in workshop.steps:
+            raise ArgumentError(
+                f"Argument `steps` must hold those of {self.name} before documents pass, but does not. Calibrate the "
+                "rung first."
+            )
+        attention, mlp = workshop.steps[self.name]["step_length"].tolist()
+        return PacedStep(tuple(attention), tuple(mlp))
+
+    def _blocks(self, workshop: Workshop, sizes: Sequence[int] = ()) -> list[Callable[[], Sublayers]]:
+        """What makes the sublayers of each block; with sizes they take that many documents at a time."""
+
+        def made(at: int) -> Sublayers:
+            attention, mlp = self._sublayers(workshop, at)
+            return (_in_parts(attention, sizes), _in_parts(mlp, sizes)) if sizes else (attention, mlp)
+
+        return [partial(made, at) for at in range(workshop.decoder.facts.layers)]
 
     def _sublayers(self, workshop: Workshop, at: int) -> Sublayers:
         own = workshop.sources(TRAINED).blocks[at]
@@ -288,8 +339,8 @@ class Matrices:
 
     def as_choices(self) -> dict[str, Any]:
         """What is recorded of it."""
-        names = ("scores", "values", "mlp", "beta", "positions", "mask", "reading", "step")
-        return {name: getattr(self, name) for name in names}
+        names = ("scores", "values", "mlp", "beta", "positions", "mask", "reading", "step", "length")
+        return {name: getattr(self, name) for name in names if name != "length" or self.step == "equal"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -366,23 +417,40 @@ class Saved:
         """Nothing, before it is read."""
         return ""
 
-    @contextmanager
-    def opened(self, workshop: Workshop) -> Iterator[tuple[Pass, str]]:
-        """Documents pass through the decoder of the folder.
+    @cached_property
+    def facts(self) -> DecoderFacts:
+        """Those of the decoder in the folder.
 
         Raises:
-            ArgumentError: It has another number of blocks, another width or another vocabulary.
+            ArgumentError: There is no decoder there.
         """
+        if not (Path(self.source) / "config.json").is_file():
+            raise ArgumentError(
+                f"Argument `checkpoints` must be folders with a config.json and weights, but {self.source} holds no "
+                "config.json. Name a folder that `armillary train` keeps checkpoints in."
+            )
+        return load_decoder(self.source, device="cpu", prove=False).facts
+
+    def require_shape(self, decoder: Decoder) -> None:
+        """See that the folder holds a decoder of the same shape, before anything is measured.
+
+        Raises:
+            ArgumentError: It has another number of blocks, another width or another vocabulary, or is not there.
+        """
+        for fact in ("layers", "width", "heads", "vocabulary"):
+            if getattr(self.facts, fact) != getattr(decoder.facts, fact):
+                raise ArgumentError(
+                    f"Argument `checkpoints` must hold decoders of the same {fact}, {getattr(decoder.facts, fact)}, "
+                    f"but that of {self.source} is {getattr(self.facts, fact)}. Name checkpoints of the same decoder."
+                )
+
+    @contextmanager
+    def opened(self, workshop: Workshop) -> Iterator[tuple[Pass, str]]:
+        """Documents pass through the decoder of the folder."""
         own = workshop.decoder
         other = load_decoder(
             self.source, tokenizer=own.tokenizer, device=str(own.device), dtype=own.facts.dtype, prove=True
         )
-        for fact in ("layers", "width", "vocabulary"):
-            if getattr(other.facts, fact) != getattr(own.facts, fact):
-                raise ArgumentError(
-                    f"Argument `source` must hold a decoder of the same {fact}, {getattr(own.facts, fact)}, but that "
-                    f"of {self.source} is {getattr(other.facts, fact)}. Name a checkpoint of the same decoder."
-                )
 
         def through(ids: Tensor, sink: Sink) -> None:
             with stream(other, sink):
@@ -391,8 +459,8 @@ class Saved:
         yield through, f"weights of {self.source}, hash {other.facts.weight_hash[:12]}"
 
     def as_choices(self) -> dict[str, Any]:
-        """What is recorded of it."""
-        return {"source": self.source}
+        """What is recorded of it: the folder and the hash of its weights."""
+        return {"source": self.source, "weight_hash": self.facts.weight_hash}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -436,6 +504,11 @@ class Shuffled:
 def _embedded(decoder: Decoder, ids: Tensor) -> Tensor:
     """Layer 0."""
     return capture(decoder, ids, (Tap(0),), batch_size=len(ids)).states[:, 0].to(decoder.device)
+
+
+def _in_parts(drift: Callable[[Tensor], Tensor] | None, sizes: Sequence[int]) -> Callable[[Tensor], Tensor] | None:
+    """The same function of rows, taken of so many documents after the other."""
+    return None if drift is None else lambda rows: torch.cat([drift(part) for part in rows.split(list(sizes))])
 
 
 def _unit(rows: Tensor) -> Tensor:

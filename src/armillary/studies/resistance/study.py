@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from armillary.errors import ArgumentError, UnsoundError
+from armillary.errors import ArgumentError, ArmillaryError, DiskError, Interrupted, UnsoundError
 from armillary.estimates import require_choices
 from armillary.models.anatomy import Decoder
 from armillary.models.capture import Tap
@@ -32,7 +32,6 @@ from armillary.records.journal import (
     Journal,
     calibration_unit,
     chunk_unit,
-    proof_unit,
 )
 from armillary.records.record import Record
 from armillary.studies.axes import with_words
@@ -54,7 +53,7 @@ from armillary.studies.resistance.numbers import (
 )
 from armillary.studies.resistance.projections import KINDS, Projections, kept_directions, projection_variables
 from armillary.studies.resistance.reproduction import require_reproduced
-from armillary.studies.resistance.rungs import Matrices, Pass, Rung, Workshop
+from armillary.studies.resistance.rungs import CALIBRATED, Matrices, Pass, Rung, Saved, Workshop
 from armillary.studies.resistance.sources import SPECTRUM, TRAINED, Sources
 from armillary.studies.resistance.trial import GAINS, declared_heads, head_table
 from armillary.studies.resistance.wandering import AXES, Wandering, wandering_variables
@@ -78,8 +77,8 @@ class Resistance:
     Args:
         decoder: The decoder, which has proved its contract.
         documents: The documents, identical on every rung.
-        calibration: Documents disjoint from the others: they name the rogue coordinates of every rung, and the pace of
-            the decoder's sublayers that other rungs follow.
+        calibration: Documents disjoint from the others: they name the rogue coordinates of the decoder, which are left
+            out on every rung, the pace of its sublayers, and the steps with which other rungs follow it.
         rungs: Names of rungs or of groups of rungs; all that apply if None.
         further: Rungs of one's own, after all others: checkpoints of the same decoder (`Saved`), or anything that is a
             `Rung`.
@@ -148,6 +147,9 @@ class Resistance:
     @cached_property
     def _chosen(self) -> tuple[tuple[Rung, ...], dict[str, str]]:
         rungs, reasons = chosen_rungs(self.decoder, self.rungs)
+        for rung in self.further:
+            if isinstance(rung, Saved):
+                rung.require_shape(self.decoder)
         reasons |= {rung.name: why for rung in self.further if (why := rung.lacks(self.decoder))}
         return (*rungs, *(rung for rung in self.further if rung.name not in reasons)), reasons
 
@@ -168,7 +170,8 @@ class Resistance:
         Raises:
             ArgumentError: The folder exists, or an unfinished run in its place has other choices.
             CheckMissed: The matrices do not reproduce the decoder, or a condition cannot prove what it changed.
-            NumericalError: A state is not finite.
+            NumericalError: A state of the decoder as loaded is not finite; what fails on another rung is written
+                down, and the other rungs go on.
         """
         with Journal.held(Path(path)) as journal:
             _Climb(self, journal, progress).carry_out(Path(path), notice)
@@ -286,7 +289,8 @@ class _Climb:
         self.study, self.journal, self.progress = study, journal, progress
         self.workshop = study.workshop()
         self.starts = list(range(0, len(study.documents), study.chunk))
-        self.total = len(study.climbed) * (len(self.starts) + 1)
+        self.rogue: Calibration | None = None
+        self.total = len(study.climbed) * len(self.starts) + sum(map(_is_calibrated, study.climbed))
         self.done = 0
 
     def carry_out(self, record: Path, notice: Callable[[str], None] | None) -> None:
@@ -345,50 +349,73 @@ class _Climb:
         return {"title": self.study.documents.titles[0], "tokens": texts}
 
     def _rung(self, place: int, rung: Rung) -> None:
-        """Calibrate one rung and measure its chunks, each unless it is there already."""
-        units = self.journal.units()
+        """Calibrate one rung and measure its chunks, each unless it is there already; what fails is written down."""
+        units, unit = self.journal.units(), calibration_unit(place)
         todo = [start for start in self.starts if chunk_unit(place, start) not in units]
         self._tell(rung.label, len(self.starts) - len(todo))
-        if not todo and calibration_unit(place) in units:
-            self._learn(place, self.journal.arrays(calibration_unit(place)))
+        if unit in units:
+            self._learn(rung, self.journal.arrays(unit))
             self._tell(rung.label, 1)
+        if not todo and (unit in units or not _is_calibrated(rung)):
             return
-        with rung.opened(self.workshop) as (through, said):
-            if calibration_unit(place) not in units:
-                self.journal.put(calibration_unit(place), self._calibrated(through, rung))
-            found = self.journal.arrays(calibration_unit(place))
-            self._learn(place, found)
-            self._tell(rung.label, 1)
-            if not (self.journal.folder / proof_unit(place)).exists():
-                self.journal.put_proof(place, {"name": rung.name, "label": rung.label, "sentence": said})
-            for start in todo:
-                self.journal.put(chunk_unit(place, start), self._measured(through, rung, start, _rogue(found)))
+        proof = {"name": rung.name, "label": rung.label}
+        try:
+            with rung.opened(self.workshop) as (through, said):
+                if _is_calibrated(rung) and unit not in units:
+                    self.journal.put(unit, self._calibrated(through, rung))
+                    self._learn(rung, self.journal.arrays(unit))
+                    self._tell(rung.label, 1)
+                self.journal.put_proof(place, {**proof, "sentence": said})
+                for start in todo:
+                    self.journal.put(chunk_unit(place, start), self._measured(through, rung, start))
+                    self._tell(rung.label, 1)
+        except ArmillaryError as error:
+            if rung.name == "trained" or isinstance(error, (DiskError, Interrupted)):
+                raise  # all others follow the pace of the decoder as loaded
+            self.journal.put_proof(place, {**proof, "sentence": f"failed: {error}", "failed": str(error)})
+            found = self.journal.units()
+            for start in (one for one in self.starts if chunk_unit(place, one) not in found):
+                numbers, ids = self._numbers(start)
+                self.journal.put(chunk_unit(place, start), numbers.arrays | {IDS: ids.numpy(), SECONDS: np.zeros(())})
                 self._tell(rung.label, 1)
 
     def _calibrated(self, through: Pass, rung: Rung) -> dict[str, np.ndarray]:
         began = time.perf_counter()
-        reader = Reader(ROGUE_COORDINATES)
-        for batch in self.study.calibration.batches(self.study.chunk):
-            through(batch, reader)
-            reader.next_batch()
-        return reader.arrays() | {SECONDS: np.asarray(time.perf_counter() - began)}
+        batches = list(self.study.calibration.batches(self.study.chunk))
+        if isinstance(rung, Matrices):
+            found = rung.calibrated(self.workshop, batches)
+            found |= {"layers": np.zeros(0), "coordinates": np.zeros((0, ROGUE_COORDINATES), dtype=int)}
+        else:
+            reader = Reader(ROGUE_COORDINATES)
+            for batch in batches:
+                through(batch, reader)
+                reader.next_batch()
+            found = reader.arrays()
+        return found | {SECONDS: np.asarray(time.perf_counter() - began)}
 
-    def _learn(self, place: int, found: dict[str, np.ndarray]) -> None:
-        """From the decoder itself the pace of its sublayers."""
-        if self.study.climbed[place].name == "trained":
+    def _learn(self, rung: Rung, found: dict[str, np.ndarray]) -> None:
+        """From the decoder itself the pace of its sublayers and its rogue coordinates; from others their steps."""
+        if rung.name == "trained":
             self.workshop.pace = pace_of(found, self.study.decoder)
+            self.rogue = Calibration(mean=torch.zeros(0), coordinates=tuple(found["coordinates"][0].tolist()))
+        else:
+            self.workshop.steps[rung.name] = {name: found[name] for name in CALIBRATED}
 
-    def _measured(
-        self, through: Pass, rung: Rung, start: int, calibrations: dict[float, Calibration]
-    ) -> dict[str, np.ndarray]:
-        began = time.perf_counter()
+    def _numbers(self, start: int) -> tuple[Numbers, Tensor]:
+        """Numbers to be taken of a chunk, and its token ids."""
         study = self.study
         ids = study.documents.token_ids[start : start + study.chunk]
-        titles = study.documents.titles[start : start + study.chunk]
         numbers = Numbers(
             layers=tuple(study.layers or ()), documents=len(ids), tokens=study.documents.tokens,
-            width=study.decoder.facts.width, calibrations=calibrations,
+            width=study.decoder.facts.width, calibration=self.rogue,
         )  # fmt: skip
+        return numbers, ids
+
+    def _measured(self, through: Pass, rung: Rung, start: int) -> dict[str, np.ndarray]:
+        began = time.perf_counter()
+        study = self.study
+        numbers, ids = self._numbers(start)
+        titles = study.documents.titles[start : start + study.chunk]
         times = rung.times(self.workshop) if hasattr(rung, "times") else ()
 
         heads = None
@@ -424,6 +451,7 @@ class _Climb:
         through(ids, heard)
         for layer, at in enumerate(times):
             numbers.at_time(layer, at)
+        numbers.with_steps(self.workshop.steps.get(rung.name, {}))
         found = numbers.arrays | ({} if heads is None else heads.arrays) | ({} if drift is None else drift.finish())
         found |= {} if projected is None else projected.arrays
         return found | {IDS: ids.numpy(), SECONDS: np.asarray(time.perf_counter() - began)}
@@ -434,7 +462,6 @@ class _Climb:
             self.progress(sentence, self.done, self.total)
 
 
-def _rogue(found: dict[str, np.ndarray]) -> dict[float, Calibration]:
-    """The rogue coordinates of each depth."""
-    pairs = zip(found["layers"].tolist(), found["coordinates"].tolist(), strict=True)
-    return {depth: Calibration(mean=torch.zeros(0), coordinates=tuple(one)) for depth, one in pairs}
+def _is_calibrated(rung: Rung) -> bool:
+    """Whether calibration documents pass through a rung: the decoder as loaded, and rungs that follow its pace."""
+    return rung.name == "trained" or (isinstance(rung, Matrices) and rung.step == "pace")

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from armillary.dynamics.attention import Causal, Full, Mask, Window
 from armillary.dynamics.circuits import CircuitDrift, GivenScores, GivenValues, IdentityScores, IdentityValues
-from armillary.dynamics.drifts import Drift
 from armillary.dynamics.normalization import LayerNorm, RMSNorm
 from armillary.dynamics.pushes import MLPDrift
 from armillary.dynamics.rotary import GivenRotations
@@ -20,7 +19,7 @@ __all__ = ["READINGS", "Sublayers", "attention_drift", "mlp_drift", "norm_of"]
 READINGS = ("trained gains", "unit gains", "no norm")
 """How a sublayer reads a direction: through its norm, through the norm without gain and offset, or as it is."""
 
-Sublayers = tuple[Drift | None, Drift | None]
+Sublayers = tuple[Callable[[Tensor], Tensor] | None, Callable[[Tensor], Tensor] | None]
 """Attention and MLP of one block; None for one that is left out."""
 
 

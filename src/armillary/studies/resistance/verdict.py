@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from armillary.errors import ArmillaryError
+from armillary.errors import ArgumentError, UnsoundError
 from armillary.estimates import Estimate, estimate
 from armillary.studies.resistance.budget import clustering_budget
 from armillary.studies.resistance.crossed import FEWEST_SEEDS, crossed_estimate
@@ -17,14 +17,29 @@ from armillary.studies.resistance.crossed import FEWEST_SEEDS, crossed_estimate
 if TYPE_CHECKING:
     from armillary.records.record import Record
 
-__all__ = ["HEADLINE", "Finding", "difference", "fresh_decoders", "trained_minus_initial", "verdict"]
+__all__ = [
+    "HEADLINE",
+    "ROGUE",
+    "VIEWS",
+    "Finding",
+    "difference",
+    "failed_rungs",
+    "fresh_decoders",
+    "trained_minus_initial",
+    "verdict",
+]
 
 HEADLINE = ("mean_overlap", "normalize", "without_first")
 """The number that verdicts are given in: measurement, preparation, tokens."""
 
 ROGUE = ("mean_overlap", "without rogue coordinates, normalize", "without_first")
+VIEWS = ((HEADLINE, ""), (ROGUE, ", rogue coordinates left out"))
+"""Every finding is given with and without rogue coordinates: the number, and what is said of it."""
+
 SAME = 0.05
 """Two rungs whose overlaps differ by no more, interval included, are called alike."""
+
+NO_ENERGY = "no energy was measured, and under a mask or with values unlike keys none need rise"
 
 
 @dataclass(frozen=True)
@@ -60,8 +75,21 @@ def verdict(record: Record) -> tuple[Finding, ...]:
     """
     found: list[Finding] = []
     for make in (_budget, _removed, _trained_against_fresh, _circuits, _specific, _idealized, _order):
-        found += make(record)
+        for number, tail in VIEWS:
+            try:
+                found += make(record, number, tail)
+            except UnsoundError:  # fewer than two documents have that number
+                continue
     return tuple(found)
+
+
+def failed_rungs(record: Record) -> dict[str, str]:
+    """The rungs that did not come to an end, with the reason; they have no numbers, or those of some documents only.
+
+    Args:
+        record: A record of `armillary resist`.
+    """
+    return {one["name"]: one["failed"] for one in record.provenance["conditions"] if "failed" in one}
 
 
 def difference(record: Record, first: str, second: str, layer: int, number: tuple[str, str, str]) -> Estimate:
@@ -106,69 +134,73 @@ def trained_minus_initial(record: Record, recipe: str, layer: int, number: tuple
     return crossed_estimate(own - fresh, level=study["level"], resamples=study["resamples"], seed=study["seed"])
 
 
-def _budget(record: Record) -> Iterator[Finding]:
-    for number, tail in ((HEADLINE, ""), (ROGUE, ", rogue coordinates left out")):
-        measurement, preparation, tokens = number
-        try:
-            budget = clustering_budget(
-                record, "trained", measurement=measurement, preparation=preparation, tokens=tokens
-            )
-        except ArmillaryError:
-            continue
-        documents, blocks = len(budget.shares["mlp"]), len(budget.layers)
-        for part, words in (("attention", "attention"), ("mlp", "the MLPs")):
-            total = budget.total(part)
-            with_it, up = budget.signs(part)
-            answer = _sign(total)
-            does = {"higher": f"{words} raised it", "lower": f"{words} lowered it"}.get(answer, "no sign is resolved")
-            yield Finding(
-                f"budget of {part}{tail}",
-                f"By how much did {words} change mean overlap, summed over {blocks} blocks{tail}?",
-                total,
-                answer,
-                f"In this decoder {does}. The sum is positive in {with_it} of {documents} documents, the mean share in "
-                f"{up} of {blocks} blocks; the sum:",
-                "what the sublayer would do at another place: a share is the change at the states that the whole "
-                "decoder made.",
-            )
+Number = tuple[str, str, str]
 
 
-def _removed(record: Record) -> Iterator[Finding]:
-    if "ablated-mlp" not in _names(record):
+def _budget(record: Record, number: Number, tail: str) -> Iterator[Finding]:
+    measurement, preparation, tokens = number
+    try:
+        budget = clustering_budget(
+            record, "trained", measurement=measurement, preparation=preparation, tokens=tokens
+        )  # fmt: skip
+    except ArgumentError:
         return
+    documents, blocks = len(budget.shares["mlp"]), len(budget.layers)
+    for part, words in (("attention", "attention"), ("mlp", "the MLPs")):
+        total = budget.total(part)
+        with_it, up = budget.signs(part)
+        answer = _sign(total)
+        does = {"higher": f"{words} raised it", "lower": f"{words} lowered it"}.get(answer, "no sign is resolved")
+        yield Finding(
+            f"budget of {part}{tail}",
+            f"By how much did {words} change mean overlap, summed over {blocks} blocks{tail}?",
+            total,
+            answer,
+            f"In this decoder {does}. The sum is positive in {with_it} of {documents} documents, the mean share in "
+            f"{up} of {blocks} blocks; the sum:",
+            "what the sublayer would do at another place: a share is the change at the states that the whole decoder "
+            "made.",
+        )
+
+
+def _removed(record: Record, number: Number, tail: str) -> Iterator[Finding]:
     layer = _depth(record, 2 / 3)
-    apart = difference(record, "ablated-mlp", "trained", layer, HEADLINE)
-    level = _estimated(record, _values(record, "ablated-mlp", layer, HEADLINE))
+    if "ablated-mlp" not in _names(record) or layer == 0:
+        return
+    apart = difference(record, "ablated-mlp", "trained", layer, number)
+    level = _estimated(record, _values(record, "ablated-mlp", layer, number))
     yield Finding(
-        "all MLPs removed",
-        f"What happens by block {layer} without any MLP?",
+        f"all MLPs removed{tail}",
+        f"What happens by block {layer} without any MLP{tail}?",
         apart,
         _sign(apart),
-        f"Mean overlap is {level.value:.3f} there; minus that of the decoder as trained:",
+        f"Mean overlap is {level} there; minus that of the decoder as trained:",
         "a model that was trained without MLPs: this one was cut, and its loss is far from that of a decoder.",
     )
 
 
-def _trained_against_fresh(record: Record) -> Iterator[Finding]:
+def _trained_against_fresh(record: Record, number: Number, tail: str) -> Iterator[Finding]:
     layer = _depth(record, 2 / 3)
-    for recipe in ("released", "library"):
-        if len(fresh_decoders(record, recipe)) < FEWEST_SEEDS:
-            continue
-        apart = trained_minus_initial(record, recipe, layer, HEADLINE)
-        answer = _sign(apart)
+    known = [one for one in ("released", "library") if len(fresh_decoders(record, one)) >= FEWEST_SEEDS]
+    if layer == 0:
+        return
+    apart = {recipe: trained_minus_initial(record, recipe, layer, number) for recipe in known}
+    answers = {recipe: _sign(one) for recipe, one in apart.items()}
+    turned = " The two recipes give opposite signs." if {"higher", "lower"} <= set(answers.values()) else ""
+    for recipe, answer in answers.items():
         words = {"higher": "more aligned than", "lower": "less aligned than"}.get(answer, "not told apart from")
         yield Finding(
-            f"trained minus initial, {recipe}",
-            f"Is the trained decoder less clustered at block {layer} than fresh ones of the {recipe} recipe?",
-            apart,
+            f"trained minus initial, {recipe}{tail}",
+            f"Is the trained decoder less clustered at block {layer} than fresh ones of the {recipe} recipe{tail}?",
+            apart[recipe],
             answer,
-            f"Its tokens are {words} those of fresh decoders; trained minus initial:",
+            f"Its tokens are {words} those of fresh decoders.{turned} Trained minus initial:",
             "what training changed: the decoder's own first weights are not known, and another spread of fresh "
             "weights can turn the sign.",
         )
 
 
-def _circuits(record: Record) -> Iterator[Finding]:
+def _circuits(record: Record, number: Number, tail: str) -> Iterator[Finding]:
     pairs = (
         ("trained-qk", "identity", "trained Q, K with identity V", "identity matrices"),
         ("trained-vo", "identity", "trained V, O with identity Q, K", "identity matrices"),
@@ -176,83 +208,141 @@ def _circuits(record: Record) -> Iterator[Finding]:
     )
     yield from _contrasts(
         record, pairs, "Do {first} cluster like {second}",
-        "other steps than the two that were tried; on the sphere nothing but direction is kept.",
+        f"other steps than the two that were tried; on the sphere nothing but direction is kept; {NO_ENERGY}.",
+        number, tail,
     )  # fmt: skip
 
 
-def _specific(record: Record) -> Iterator[Finding]:
+def _specific(record: Record, number: Number, tail: str) -> Iterator[Finding]:
     pairs = (
-        ("trained-qkvo", "gaussian", "trained Q, K, V, O", "Gaussian ones of the same standard deviations"),
+        ("trained-qkvo", "gaussian", "trained Q, K, V, O", "this one draw of Gaussian ones of their sizes"),
         (
             "trained-qkvo-unit-gains",
             "gaussian-unit-gains",
             "trained Q, K, V, O without gains",
-            "Gaussian ones of the same standard deviations without gains",
+            "this one draw of Gaussian ones of their sizes without gains",
         ),
-        ("trained-qkvo", "spectrum-v", "trained V, O", "V, O of random directions with the same singular values"),
-        ("trained-qkvo-mlp", "gaussian-all", "trained attention and MLPs", "Gaussian ones of the same sizes"),
+        ("trained-qkvo", "spectrum-v", "trained V, O", "this one draw of V, O with the same singular values"),
+        ("trained-qkvo-mlp", "gaussian-all", "trained attention and MLPs", "this one draw of Gaussian ones"),
     )
     yield from _contrasts(
         record, pairs, "Is resistance a matter of training: do {first} cluster like {second}",
-        "which property of the matrices makes the difference; one draw of Gaussian matrices stands for all.",
+        "which property of the matrices makes the difference, and what another draw would give: the interval is over "
+        "documents, under one draw; on the sphere nothing but direction is kept.",
+        number, tail,
     )  # fmt: skip
 
 
 def _contrasts(
-    record: Record, pairs: tuple[tuple[str, str, str, str], ...], question: str, not_shown: str
-) -> Iterator[Finding]:
+    record: Record, pairs: tuple[tuple[str, str, str, str], ...], question: str, not_shown: str, number: Number,
+    tail: str,
+) -> Iterator[Finding]:  # fmt: skip
     layer = _depth(record, 1 / 3)
-    for ending, steps in (("", "at the decoder's own pace"), ("-equal", "with equal steps")):
-        for first, second, words, against in pairs:
+    if layer == 0:
+        return
+    for first, second, words, against in pairs:
+        asked = question.format(first=words, second=against)
+        answers = {}
+        for ending, steps in (("", "at the decoder's own pace"), ("-equal", "with equal steps")):
             if not {first + ending, second + ending} <= set(_names(record)):
                 continue
-            apart = difference(record, first + ending, second + ending, layer, HEADLINE)
-            answer = _sign(apart, alike=SAME)
+            apart = difference(record, first + ending, second + ending, layer, number)
+            answers[steps] = answer = _sign(apart, alike=SAME)
             said = {
                 "higher": "The first is more aligned", "lower": "The first is less aligned", "alike": "They are alike",
             }.get(answer, "The difference is not resolved")  # fmt: skip
             yield Finding(
-                f"{first}{ending} minus {second}{ending}",
-                f"{question.format(first=words, second=against)}, {steps}, by block {layer}?",
+                f"{first}{ending} minus {second}{ending}{tail}",
+                f"{asked}, {steps}, by block {layer}{tail}?",
                 apart,
                 answer,
                 f"{said}; difference of mean overlaps:",
                 not_shown,
             )
+        if len(answers) == 2:
+            yield _joined(f"{first} minus {second}", f"{asked}, whatever the steps{tail}?", answers, tail)
 
 
-def _idealized(record: Record) -> Iterator[Finding]:
-    last = _depth(record, 1.0)
+def _joined(name: str, question: str, answers: dict[str, str], tail: str) -> Finding:
+    """One finding for both steps: an answer that changes with the step is one about steps."""
+    held = len(set(answers.values())) == 1
+    answer = "depends on the step" if not held else next(iter(answers.values()))
+    words = "; ".join(f"{steps}: {one}" for steps, one in answers.items())
+    said = "Depends on the step" if not held else "Holds under both steps"
+    shows = "Resolved under neither step" if held and answer == "not resolved" else said
+    return Finding(
+        f"{name}, both steps{tail}", question, None, answer, f"{shows} ({words}).",
+        "steps of other lengths: only these two maps from depth to distance were tried.",
+    )  # fmt: skip
+
+
+def _idealized(record: Record, number: Number, tail: str) -> Iterator[Finding]:
+    last, layers = int(record.dataset.attrs["layers"]), [int(layer) for layer in record.dataset["layer"].values]
+    if not {0, last} <= set(layers):
+        return  # nothing is known of the whole way
     for clock, words in (("ratio", "the time that the decoder's own attention takes"), ("unit", "time ln 2 a block")):
-        moved = {}
+        moved, still = {}, {}
         for name in _names(record):
             if name.startswith("idealized-") and name.endswith(f"-causal-{clock}"):
                 beta = float(name.split("beta")[1].split("-")[0])
-                moved[beta] = _values(record, name, last, HEADLINE) - _values(record, name, _first(record), HEADLINE)
+                moved[beta] = _values(record, name, last, number) - _values(record, name, 0, number)
+                still[beta] = _stands_still(record, name, last, number)
         if len(moved) < 2:
             continue
-        frozen = sorted(beta for beta, change in moved.items() if np.abs(change).max() < SAME)
         top = max(moved)
+        change = _estimated(record, moved[top])
         yield Finding(
-            f"identity matrices, {clock} clock",
-            f"Do identity matrices cluster within {words}, under the causal mask?",
-            _estimated(record, moved[top]),
-            _sign(_estimated(record, moved[top]), alike=SAME),
-            "Only at small beta: "
-            + (f"at beta {', '.join(f'{one:.3g}' for one in frozen)} " if frozen else "at none of the betas ")
-            + f"overlaps move by less than {SAME:g} in every document; at beta {top:.3g} they change by:",
-            "that they would not cluster later: they do, in a time that grows exponentially with beta.",
+            f"identity matrices, {clock} clock{tail}",
+            f"Do identity matrices cluster within {words}, under the causal mask{tail}?",
+            change,
+            _sign(change, alike=SAME),
+            f"{_frozen_words(still)}. At beta {top:.3g} mean overlap changes by:",
+            "what happens later: under the causal mask with identity values tokens are proved to gather from almost "
+            "every start (Karagodin, Polyanskiy and Rigollet 2024), in a time that was not measured here; without a "
+            "mask groups are proved to last for a time that grows exponentially with beta (Geshkovski, Koubbi, "
+            f"Polyanskiy and Rigollet 2024); {NO_ENERGY}.",
         )
 
 
-def _order(record: Record) -> Iterator[Finding]:
-    if "shuffled" not in _names(record):
-        return
+def _stands_still(record: Record, name: str, last: int, number: Number) -> bool:
+    """Whether overlap, participation rank and number of groups stay within `SAME` on the whole way, in every document.
+
+    Overlap absolutely, the others relative to the embedding.
+    """
+    groups = ("cluster_count", "center, normalize", "without_first")
+    for one in (number, ("participation_rank", *number[1:]), groups):
+        before, after = (_values(record, name, layer, one) for layer in (0, last))
+        scale = np.ones_like(before) if one is number else np.abs(before)
+        if not (np.abs(after - before) < SAME * scale).all():
+            return False
+    return True
+
+
+def _frozen_words(still: dict[float, bool]) -> str:
+    """Which betas stand still and which move."""
+    frozen = [f"{beta:.3g}" for beta in sorted(still) if still[beta]]
+    moving = [f"{beta:.3g}" for beta in sorted(still) if not still[beta]]
+    what = (
+        f"overlap stays within {SAME:g}, participation rank and number of groups within {SAME:.0%} of the embedding's"
+    )
+    if not frozen:
+        return f"Tokens move at every beta that was tried ({', '.join(moving)})"
+    if not moving:
+        return f"At every beta that was tried ({', '.join(frozen)}) tokens stand still: {what} in every document"
+    return (
+        f"At beta {', '.join(frozen)} tokens stand still: {what} in every document; at beta {', '.join(moving)} they "
+        "move"
+    )
+
+
+def _order(record: Record, number: Number, tail: str) -> Iterator[Finding]:
     layer = _depth(record, 2 / 3)
-    apart = difference(record, "trained", "shuffled", layer, HEADLINE)
+    if "shuffled" not in _names(record) or layer == 0:
+        return
+    apart = difference(record, "trained", "shuffled", layer, number)
     yield Finding(
-        "trained minus shuffled",
-        f"Does the order of the words matter to alignment at block {layer}?",
+        f"trained minus shuffled{tail}",
+        f"Does the order of the words matter to alignment at block {layer}{tail}?",
         apart,
         _sign(apart),
         "The decoder on its documents minus the decoder on the same tokens in random order:",
@@ -270,11 +360,9 @@ def _sign(number: Estimate, *, alike: float = 0.0) -> str:
 
 
 def _names(record: Record) -> tuple[str, ...]:
-    return tuple(str(name) for name in record.dataset["condition"].values)
-
-
-def _first(record: Record) -> int:
-    return int(record.dataset["layer"].values[0])
+    """The rungs that came to an end."""
+    failed = failed_rungs(record)
+    return tuple(name for name in map(str, record.dataset["condition"].values) if name not in failed)
 
 
 def _depth(record: Record, share: float) -> int:
