@@ -208,13 +208,31 @@ def test_a_scheduler_that_does_not_answer_is_one_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_scheduler_without_workers_is_one_sentence(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_scheduler_without_workers_is_waited_for_and_said_so(
+    folder: Path, alone: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(backend, "_COMING", 0.2)
     with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None, silence_logs=50) as idle:
-        there = Backend("dask", address=idle.scheduler_address)
-        with pytest.raises(WorkersLost, match=r"must have workers, but none came .* Start some with `dask worker "):
-            study(load_decoder(folder)).run(tmp_path / "record", backend=there)
+        told: list[str] = []
+
+        def started(sentence: str) -> None:
+            told.append(sentence)
+            idle.scale(1)  # what the sentence names, done
+
+        there = Backend("dask", address=idle.scheduler_address, notice=started)
+        found = study(load_decoder(folder)).run(tmp_path / "record", backend=there)
+    assert found.measurements_hash == alone.measurements_hash
+    assert len(told) == 1 and "waiting for the first one" in told[0] and f"`dask worker {there.address}`" in told[0]
+
+
+def test_workers_of_its_own_that_never_start_are_one_sentence(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(backend, "_COMING", 0.2)
+    idle = distributed.LocalCluster
+    monkeypatch.setattr(distributed, "LocalCluster", lambda **given: idle(**{**given, "n_workers": 0}))
+    with pytest.raises(WorkersLost, match=r"none did within 0\.2 seconds\. Ask for fewer"):
+        study(load_decoder(folder)).run(tmp_path / "record", backend=Backend("dask", workers=2))
     assert list(tmp_path.iterdir()) == []

@@ -91,6 +91,15 @@ def test_a_killed_worker_of_a_dask_cluster_of_two_is_survived(alone, tmp_path):
     assert [words.split(",")[0] for words in told] == [f"{done} of 12 cells" for done in range(13)]
 
 
+def test_an_adaptive_cluster_that_starts_at_no_worker_gets_one_for_what_is_submitted(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "silence_logs": 50}
+    with distributed.LocalCluster(n_workers=0, **options) as cluster:
+        cluster.adapt(minimum=0, maximum=1, interval="100ms")
+        found = small().run(tmp_path / "record", backend=Backend("dask", address=cluster.scheduler_address))
+    assert found.measurements_hash == small().run(tmp_path / "here").measurements_hash
+
+
 def test_a_run_that_is_killed_at_any_moment_goes_on_and_ends_with_the_same_bits(tmp_path):
     assert resumed_after_kills("test_phase_runs", "small", tmp_path, kills=12) > 3
 

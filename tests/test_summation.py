@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 import armillary as am
+from armillary.dynamics import summation
 from armillary.dynamics.attention import Mask, RowRule
+from armillary.dynamics.circuits import CircuitDrift, IdentityScores, IdentityValues
 from armillary.dynamics.extent import all_overlaps_above
 from armillary.dynamics.overlaps import OverlapDrift
 from armillary.dynamics.summation import EVALUATORS, chosen_evaluator
@@ -102,6 +104,22 @@ def test_pairs_keep_the_digits_of_every_token_even_where_it_hardly_moves(dim: in
     assert float((error[seen] / size[seen]).max()) < 1e-11 and seen.sum() >= 297
     assert largest(pairs.drift(rows).numpy() - drift) < 1e-14
     assert largest(pairs.log_partition(rows).numpy() - abs(beta) - np.log(z)) < 4e-16 * (abs(beta) + 40)
+
+
+@pytest.mark.parametrize("beta", [*BETAS, -3.0])
+@pytest.mark.parametrize("dim", [2, 5])
+@pytest.mark.parametrize("name", ["tiles", "sdpa", "rows"])
+def test_direct_sums_keep_their_absolute_error_for_tokens_alone_and_at_one_place(
+    name: str, dim: int, beta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "PAIRS", 20_000)
+    monkeypatch.setattr(tiles, "_SIDE", 64)
+    rows = crowd(300, dim)
+    z, pull, drift = exact(rows, beta)
+    evaluator = EVALUATORS[name](softmax(rows, beta), 1e-9)
+    assert largest(evaluator.pull(rows).numpy() - pull) <= evaluator.error
+    assert largest(evaluator.drift(rows).numpy() - drift) <= evaluator.error
+    assert largest(evaluator.log_partition(rows).numpy() - abs(beta) - np.log(z)) < 4e-16 * (abs(beta) + 40)
 
 
 def test_far_tokens_drift_by_the_law_of_two_and_not_by_the_error_of_the_series() -> None:
@@ -264,6 +282,16 @@ def test_an_evaluator_that_cannot_do_the_sum_is_refused_with_the_reason_and_auto
     assert name_for(100, 5) == "pairs"
 
 
+def test_an_accuracy_that_none_reaches_gets_the_most_exact_one_and_the_words_say_so() -> None:
+    task = PairSum(tokens=8192, dim=64, rule=am.Softmax(4.0), mask=am.Causal())
+    able = [one for one in EVALUATORS.values() if one.obstacle(task) is None]
+    choice = chosen_evaluator(task, accuracy=1e-15)
+    assert choice.evaluator.error == min(one.attainable(task) for one in able)
+    assert choice.words == "sdpa, absolute error 1e-14; 1e-15 was asked for, which none reaches"
+    asked = chosen_evaluator(task, accuracy=1e-15, name="rows")
+    assert asked.evaluator.name == "sdpa" and "not rows: its error 2e-13 is above 1e-15" in asked.words
+
+
 def test_predicted_costs_grow_as_the_methods_do() -> None:
     def cost(name: str, tokens: int) -> float:
         return seconds(name, PairSum(tokens=tokens, dim=2, rule=am.Softmax(10.0)))
@@ -303,6 +331,53 @@ def test_sums_and_multiples_of_drifts_are_summed_term_by_term() -> None:
     ]
     torch.testing.assert_close(runs[0].last, runs[1].last, rtol=0, atol=1e-12)
     assert "pairs" in runs[0].summation and "; " in runs[0].summation
+
+
+HEADS = am.Heads.gaussian(dim=8, heads=2, head_dim=4, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("drift", "why"),
+    [
+        (am.AttentionDrift(am.Softmax(2.0), heads=HEADS), "given heads"),
+        (am.AttentionDrift(am.Softmax(2.0), positions=am.RotaryPositions()), "positions"),
+        (am.AttentionDrift(am.Softmax(2.0), mask=am.Allowed(torch.ones(12, 12).bool())), "given pair by pair"),
+        (am.AttentionDrift(am.Softmax(torch.tensor(2.0, dtype=torch.float64))), "a beta whose derivative is wanted"),
+        (CircuitDrift(IdentityScores(2.0), IdentityValues()), "given circuits"),
+        (am.MLPDrift(torch.tanh, "tanh"), "no sum over pairs"),
+    ],
+    ids=str,
+)
+def test_a_name_is_refused_where_there_is_no_choice_and_left_out_the_run_says_what_was_done(drift, why: str) -> None:
+    start = am.sphere.uniform(tokens=12, dim=8, seed=0)
+
+    def run(name: str) -> am.Trajectory:
+        return am.flow(am.on_sphere(drift), start, until=1.0, integrator=am.Tsit5(rtol=1e-6), summation=name)
+
+    with pytest.raises(am.ArgumentError, match=rf"where there is no choice, but it is 'rows', .*{why}.*Leave it out"):
+        run("rows")
+    with pytest.raises(am.ArgumentError, match=r"'auto' or one of .*'sdpa'.* but it is 'nonsense'"):
+        run("nonsense")
+    assert why in run("auto").summation
+
+
+@pytest.mark.parametrize("mask", [am.Full(), am.Causal(), am.Window(5, "both")], ids=str)
+@pytest.mark.parametrize("positions", [None, am.RotaryPositions()], ids=str)
+def test_given_heads_of_many_tokens_go_through_the_kernel_and_move_as_all_pairs_at_once(
+    positions: am.RotaryPositions | None, mask: Mask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    field = am.on_sphere(am.AttentionDrift(am.Softmax(2.0), mask=mask, heads=HEADS, positions=positions))
+    start = am.sphere.uniform(tokens=40, dim=8, seed=0).expand(2, -1, -1)
+    weights = torch.linspace(0.5, 2.0, 40, dtype=torch.float64)
+
+    def run(name: str = "auto") -> am.Trajectory:
+        return am.flow(field, start, until=2.0, integrator=am.RK4(step=0.1), weights=weights, summation=name)
+
+    whole, asked = run(), run("sdpa")
+    monkeypatch.setattr(summation, "LARGEST_AT_ONCE", 39)
+    assert whole.summation == "all pairs at once (given heads)"
+    assert asked.summation == run().summation and asked.summation.startswith("sdpa, each head by itself")
+    torch.testing.assert_close(run().last, whole.last, rtol=0, atol=1e-13)
 
 
 def test_the_compiled_engine_is_not_asked_for_another_sum() -> None:

@@ -170,7 +170,7 @@ def test_overlaps_that_move_by_themselves_are_those_of_moving_tokens(rule, beta,
     starts = uniform_starts(tokens=7, dim=20, seeds=range(3))
     law = Law(rule, beta, factor, shifted=False)
     options = {"times": TIMES[:5], "rtol": 1e-9, "atol": 1e-10, "above": 0.9, "within": 0.3, "stop": False}
-    overlaps, tokens = sweep(starts, law=law, **options), sweep(starts, law=law, angle=1e-12, **options)
+    overlaps, tokens = sweep(starts, law=law, **options), sweep(starts, law=law, angle=1e-8, **options)
     assert (overlaps.moved, tokens.moved) == ("overlaps", "tokens")
     np.testing.assert_allclose(overlaps.mean_overlap, tokens.mean_overlap, atol=1e-8)
     np.testing.assert_allclose(overlaps.smallest_overlap, tokens.smallest_overlap, atol=1e-8)

@@ -127,7 +127,7 @@ def lab(
     from armillary.records.record import Record
     from armillary.studies.backend import Backend
 
-    place = Backend(backend, workers, address)
+    place = Backend(backend, workers, address, None if quiet else terminal.notice)
     chosen = Preset.named(preset)
     source = Source(
         model=model, revision=revision, tokenizer=tokenizer, device=device, dtype=dtype, allow_pickle=allow_pickle,

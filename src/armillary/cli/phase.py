@@ -64,7 +64,7 @@ def phase(
     from armillary.studies.backend import Backend
     from armillary.studies.diagram.run import Diagram
 
-    place = Backend(backend, workers, address)
+    place = Backend(backend, workers, address, None if quiet else terminal.notice)
     chosen = _chosen(preset, study, quick=quick)
     grid, size = (chosen.quick, "quick") if quick else (chosen.full, "full")
     diagram = Diagram(

@@ -16,7 +16,7 @@ from armillary.dynamics.merging import Merging
 from armillary.dynamics.normalization import VelocityField
 from armillary.errors import ArgumentError
 
-__all__ = ["readable_start", "requested_times", "token_weights"]
+__all__ = ["readable_start", "requested_times", "require_mergeable", "token_weights"]
 
 _UNIT = {torch.float64: 1e-9, torch.float32: 1e-5}
 _LONGEST = 100.0
@@ -127,7 +127,7 @@ def readable_start(
             "Take StratonovichHeun(step=0.01, seed=0)."
         )
     if merging is not None:
-        _check_merging(field, integrator, merging)
+        require_mergeable(field, integrator, merging)
     return start
 
 
@@ -180,7 +180,17 @@ def _check_precision(start: Tensor, integrator: Integrator, merging: Merging | N
         )
 
 
-def _check_merging(field: VelocityField, integrator: Integrator, merging: Merging) -> None:
+def require_mergeable(field: VelocityField, integrator: Integrator, merging: Merging) -> None:
+    """Refuse merging where it would change the motion.
+
+    Args:
+        field: What moves the tokens.
+        integrator: How time is stepped.
+        merging: When tokens count as one.
+
+    Raises:
+        ArgumentError: Fixed steps, an angle that the tolerance blurs, or a field that tells tokens at one place apart.
+    """
     from armillary.dynamics.ingredients import mergeable
 
     if not isinstance(integrator, Tsit5):

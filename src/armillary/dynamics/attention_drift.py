@@ -12,7 +12,7 @@ from armillary.dynamics.drifts import Drift
 from armillary.dynamics.heads import Heads
 from armillary.errors import ArgumentError
 
-__all__ = ["AdditivePositions", "AttentionDrift", "RotaryPositions"]
+__all__ = ["AdditivePositions", "AttentionDrift", "RotaryPositions", "carried"]
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,7 @@ class AttentionDrift(Drift):
         if self.heads is None:
             return weights @ rows
         heads = self.heads.to(rows)
-        repeated = heads.value.repeat_interleave(heads.count // len(heads.value), 0)
-        mixed = weights @ (rows[..., None, :, :] @ repeated.mT)
-        return (mixed @ heads.output.mT).sum(-3)
+        return ((weights @ carried(rows, heads)) @ heads.output.mT).sum(-3)
 
     def toward_others(self, rows: Tensor, multiplicity: Tensor | None = None) -> Tensor:
         """The attention output without what a token takes of itself, which has no part along the sphere.
@@ -122,6 +120,16 @@ class AttentionDrift(Drift):
             )
 
     def _scores(self, rows: Tensor, heads: Heads | None) -> Tensor:
+        queries, keys = self.compared(rows, heads)
+        return queries @ keys.mT
+
+    def compared(self, rows: Tensor, heads: Heads | None) -> tuple[Tensor, Tensor]:
+        """Queries and keys, `*batch tokens dim` without heads, `*batch heads tokens head_dim` with them.
+
+        Args:
+            rows: `*batch tokens dim`.
+            heads: The matrices, in the type of the rows.
+        """
         read = rows + self.positions.vectors.to(rows) if isinstance(self.positions, AdditivePositions) else rows
         if heads is None:
             queries = keys = read
@@ -131,9 +139,20 @@ class AttentionDrift(Drift):
             keys = keys.repeat_interleave(heads.count // len(heads.key), -3)
         if isinstance(self.positions, RotaryPositions):
             queries, keys = self.positions.rotated(queries), self.positions.rotated(keys)
-        return queries @ keys.mT
+        return queries, keys
 
     def __str__(self) -> str:
         heads = "identity" if self.heads is None else f"{self.heads.count} given"
         more = "" if self.positions is None else f", {type(self.positions).__name__}"
         return f"attention ({self.rule}; {self.mask}; {heads} heads{more})"
+
+
+def carried(rows: Tensor, heads: Heads) -> Tensor:
+    """The values of every head, `*batch heads tokens value_dim`.
+
+    Args:
+        rows: `*batch tokens dim`.
+        heads: The matrices, in the type of the rows.
+    """
+    repeated = heads.value.repeat_interleave(heads.count // len(heads.value), 0)
+    return rows[..., None, :, :] @ repeated.mT

@@ -7,11 +7,10 @@ from typing import Literal
 
 from torch import Tensor
 
-from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.engines import Engine, chosen_engine
 from armillary.dynamics.integrators import Integrator, Tsit5
 from armillary.dynamics.normalization import VelocityField
-from armillary.dynamics.summation import Choice, summed
+from armillary.dynamics.summation import Choice, require_evaluator, summed
 from armillary.dynamics.sums.pairs import Pairs
 from armillary.dynamics.sums.span import in_span, out_of_span
 from armillary.errors import ArgumentError
@@ -34,7 +33,7 @@ class Plan:
         start: `systems tokens dim`, in the coordinates of the run.
         basis: Of these coordinates, `systems dim tokens`, where they are those of the span of the start; or None.
         engine: "general" or "compiled".
-        choices: Of evaluators, one for each different attention.
+        choices: Of evaluators, or what is done where there is no choice, one for each different attention.
         dim: Of the start as it was given.
     """
 
@@ -42,7 +41,7 @@ class Plan:
     start: Tensor
     basis: Tensor | None
     engine: Literal["general", "compiled"]
-    choices: tuple[Choice, ...]
+    choices: tuple[Choice | str, ...]
     dim: int
 
     def back(self, states: Tensor) -> Tensor:
@@ -55,9 +54,7 @@ class Plan:
         if self.engine == "compiled":
             said = f"{Pairs.name}, in the compiled engine, relative error 1e-13"
         elif self.choices:
-            said = "; ".join(choice.words for choice in self.choices)
-        elif any(isinstance(term, AttentionDrift) for _, term in self.field.drift.terms):
-            said = "all pairs at once"
+            said = "; ".join(one if isinstance(one, str) else one.words for one in self.choices)
         else:
             said = "no sum over pairs"
         if self.basis is not None:
@@ -89,6 +86,7 @@ def planned(
     Raises:
         ArgumentError: What was asked for cannot do this, or contradicts itself.
     """
+    require_evaluator(summation)
     other = summation not in ("auto", Pairs.name)
     if other and engine == "compiled":
         raise ArgumentError(
@@ -97,7 +95,7 @@ def planned(
         )
     first, basis = in_span(field, start)
     runs_on = chosen_engine("general" if other and engine == "auto" else engine, field, first, integrator)
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[Choice | str, ...] = ()
     if runs_on == "general":
         tolerance = integrator.rtol if isinstance(integrator, Tsit5) else UNTOLD
         accuracy = SHARE * tolerance * tightened / max(1.0, until)

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from armillary.dynamics.merging import Merging
 from armillary.dynamics.overlap_steps import gram_system
 from armillary.dynamics.pair_sums import compiled, room
 from armillary.dynamics.pairs import GATHERED, TOO_MANY, TOO_SMALL, Law, numbers_of, one_system
 from armillary.errors import ArgumentError
 
-__all__ = ["Sweep", "in_their_span", "observed", "sweep", "uniform_starts"]
+__all__ = ["Sweep", "in_their_span", "observed", "sweep", "uniform_start", "uniform_starts"]
 
 SHARE, GROUPS, MEAN, SMALLEST = 0, 1, 2, 3
 TOKENS, OVERLAPS = 0, 1
@@ -67,7 +68,7 @@ def sweep(
         atol: Absolute tolerance of the steps.
         above: Overlap above which a pair has met, in (0, 1).
         within: Angle in radians up to which two tokens share a group; None counts no groups.
-        angle: Below which tokens are merged; 0 for never.
+        angle: Below which tokens are merged, at least ten times `rtol`; 0 for never.
         most: Steps after which a system is left where it is.
         stop: Whether a system ends once all its pairs have met. Distances inside a cap only shrink under attention that
             attracts (weights are positive whatever the sign of beta), so that the share stays 1; mean and smallest
@@ -77,7 +78,7 @@ def sweep(
         The numbers, systems in the order of the starts.
 
     Raises:
-        ArgumentError: Starts, times or thresholds out of range; an early end under repulsion.
+        ArgumentError: Starts, times, thresholds or the angle out of range; an early end under repulsion.
 
     Example:
         >>> law = Law(rule=0, beta=1.0, factor=1.0, shifted=True)
@@ -88,6 +89,8 @@ def sweep(
         [1.0, 1.0, 1.0, 1.0]
     """
     _require(starts, law, times, above, within, stop=stop)
+    if angle:
+        Merging(angle).check(rtol)
     systems = len(starts)
     found = np.full((4, systems, len(times)), np.nan)
     counts = np.zeros((3, systems), dtype=np.int64)
@@ -297,11 +300,20 @@ def uniform_starts(*, tokens: int, dim: int, seeds: range | list[int] | tuple[in
     Returns:
         `systems tokens min(tokens, dim)`.
     """
-    made = []
-    for seed in seeds:
-        rows = np.random.default_rng([int(seed), tokens, dim]).standard_normal((tokens, dim))
-        made.append(in_their_span(rows / np.linalg.norm(rows, axis=1, keepdims=True)))
+    made = [in_their_span(uniform_start(tokens=tokens, dim=dim, seed=int(seed))) for seed in seeds]
     return np.ascontiguousarray(np.stack(made))
+
+
+def uniform_start(*, tokens: int, dim: int, seed: int) -> np.ndarray:
+    """The uniform directions that `uniform_starts` draws for one seed, as they are drawn, `tokens dim`.
+
+    Args:
+        tokens: T.
+        dim: d.
+        seed: Of the start.
+    """
+    rows = np.random.default_rng([seed, tokens, dim]).standard_normal((tokens, dim))
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 def in_their_span(rows: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -41,6 +41,7 @@ class Backend:
         kind: One of `BACKENDS`.
         workers: How many processes; on a cluster that is there already, all of its workers take part.
         address: Of a cluster that is there already, "HOST:PORT"; None for one of its own on this machine.
+        notice: Told that a cluster which is there already has no worker yet; a warning if None.
 
     Raises:
         ArgumentError: No such backend, one that is not installed, or options that do not belong together.
@@ -49,6 +50,7 @@ class Backend:
     kind: str = "here"
     workers: int = 1
     address: str | None = None
+    notice: Callable[[str], None] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.kind not in BACKENDS:
@@ -197,15 +199,19 @@ class Backend:
             ) from trouble
 
         def parallel(calls: Iterable[Any]) -> Iterable[Any]:
-            try:
+            futures = [client.submit(function, *arguments, pure=False) for function, arguments, _ in calls]
+            try:  # only now: an adaptive cluster starts workers for what has been submitted
                 client.wait_for_workers(1, timeout=_COMING)
             except TimeoutError as trouble:
-                raise WorkersLost(
-                    f"A Dask scheduler must have workers, but none came to {cluster} within {_COMING} seconds. Start "
-                    f"some with `dask worker {self.address or 'HOST:PORT'}`; the same command goes on from what is "
-                    "finished."
-                ) from trouble
-            futures = [client.submit(function, *arguments, pure=False) for function, arguments, _ in calls]
+                if self.address is None:
+                    raise WorkersLost(
+                        f"Workers must start on this machine, but none did within {_COMING} seconds. Ask for fewer, or "
+                        'use backend "processes"; the same command goes on from what is finished.'
+                    ) from trouble
+                (self.notice or warnings.warn)(
+                    f"The scheduler at {self.address} has no worker yet: waiting for the first one, from the queue of "
+                    f"its cluster or from `dask worker {self.address}`."
+                )
             for future in as_completed(futures, loop=client.loop):
                 yield future.result()
                 future.release()

@@ -95,25 +95,26 @@ def _is_plain(cell: Cell) -> bool:
     return own == ("full", "identity", "post") and cell["rule"] in ("softmax", "unnormalized", "uniform")
 
 
-def _starts(cell: Cell, seeds: Sequence[int]) -> np.ndarray:
-    from armillary.dynamics.sweep import in_their_span, uniform_starts
+def _start(cell: Cell, seed: int) -> np.ndarray:
+    """The start of one seed, the same whichever engine moves it, `tokens dim`."""
+    from armillary.dynamics.sweep import uniform_start
     from armillary.studies.spelled import spelled_start
 
     tokens, dim, start = int(cell["tokens"]), int(cell["dim"]), str(cell["start"])
     if start == "uniform":
-        return uniform_starts(tokens=tokens, dim=dim, seeds=list(seeds))
-    made = [spelled_start(start, tokens=tokens, dim=dim, seed=int(seed)).numpy() for seed in seeds]
-    return np.stack([in_their_span(rows) for rows in made])
+        return uniform_start(tokens=tokens, dim=dim, seed=seed)
+    return np.asarray(spelled_start(start, tokens=tokens, dim=dim, seed=seed).numpy())
 
 
 def _plainly(cell: Cell, seeds: Sequence[int]) -> Read:
     from armillary.dynamics.pairs import SOFTMAX, UNIFORM, UNNORMALIZED, Law
-    from armillary.dynamics.sweep import sweep
+    from armillary.dynamics.sweep import in_their_span, sweep
 
     beta, rule, rtol = float(cell["beta"]), str(cell["rule"]), float(cell["rtol"])
     code = {"softmax": SOFTMAX, "unnormalized": UNNORMALIZED, "uniform": UNIFORM}[rule]
+    starts = np.stack([in_their_span(_start(cell, int(seed))) for seed in seeds])
     found = sweep(
-        _starts(cell, seeds), law=Law(UNIFORM if beta == 0 else code, beta, 1.0, True), times=np.asarray(cell["time"]),
+        starts, law=Law(UNIFORM if beta == 0 else code, beta, 1.0, True), times=np.asarray(cell["time"]),
         rtol=rtol, atol=rtol / 100, above=float(cell["above"]), within=float(cell["within"]),
         angle=float(cell["merge"]), most=int(cell["steps"]), stop=bool(cell["stop"]),
     )  # fmt: skip
@@ -129,16 +130,16 @@ def _generally(cell: Cell, seeds: Sequence[int]) -> Read:
     from armillary.dynamics.integrators import Tsit5
     from armillary.dynamics.merging import Merging
     from armillary.dynamics.sweep import observed
-    from armillary.studies.spelled import spelled_field, spelled_heads, spelled_mask, spelled_rule, spelled_start
+    from armillary.studies.spelled import spelled_field, spelled_heads, spelled_mask, spelled_rule
 
-    tokens, dim, times = int(cell["tokens"]), int(cell["dim"]), np.asarray(cell["time"], dtype=float)
+    dim, times = int(cell["dim"]), np.asarray(cell["time"], dtype=float)
     rule, mask = spelled_rule(str(cell["rule"]), float(cell["beta"])), spelled_mask(str(cell["mask"]))
     merging = Merging(float(cell["merge"])) if cell["merge"] else None
     read = []
     for seed in seeds:
         heads = spelled_heads(str(cell["heads"]), dim=dim, seed=int(seed))
         field = spelled_field(str(cell["norm"]), AttentionDrift(rule, mask=mask, heads=heads))
-        start = spelled_start(str(cell["start"]), tokens=tokens, dim=dim, seed=int(seed))
+        start = torch.from_numpy(_start(cell, int(seed)))
         integrator = Tsit5(rtol=float(cell["rtol"]), most_steps=int(cell["steps"]))
         run = flow(
             field, start, until=float(times[-1]), integrator=integrator, keep=times.tolist(), merging=merging,
@@ -171,10 +172,13 @@ def require_possible(cell: Cell) -> None:
         cell: What `measure_flow` takes.
 
     Raises:
-        ArgumentError: No such rule, mask, heads, norm or start, or none of that kind with so many tokens in that
-            dimension.
+        ArgumentError: No such rule, mask, heads, norm or start, none of that kind with so many tokens in that
+            dimension, or merging where it would change the motion.
     """
+    from armillary.dynamics.asked import require_mergeable
     from armillary.dynamics.attention_drift import AttentionDrift
+    from armillary.dynamics.integrators import Tsit5
+    from armillary.dynamics.merging import Merging
     from armillary.studies.spelled import spelled_field, spelled_heads, spelled_mask, spelled_rule, spelled_start
 
     tokens, dim = int(cell["tokens"]), int(cell["dim"])
@@ -182,5 +186,7 @@ def require_possible(cell: Cell) -> None:
     drift = AttentionDrift(
         spelled_rule(str(cell["rule"]), float(cell["beta"])), mask=spelled_mask(str(cell["mask"])), heads=heads
     )
-    spelled_field(str(cell["norm"]), drift)
+    field = spelled_field(str(cell["norm"]), drift)
+    if cell["merge"]:
+        require_mergeable(field, Tsit5(rtol=float(cell["rtol"])), Merging(float(cell["merge"])))
     spelled_start(str(cell["start"]), tokens=tokens, dim=dim, seed=0)

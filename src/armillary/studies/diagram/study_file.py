@@ -20,12 +20,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from armillary.errors import ArgumentError
 from armillary.studies.diagram.declaration import Axis, Cell, Grid, Preset
@@ -37,7 +39,6 @@ _LABELS = {
     "beta": "inverse temperature beta", "dim": "dimension d", "tokens": "tokens T", "mask": "mask", "heads": "heads",
     "norm": "norm", "start": "start",
 }  # fmt: skip
-LISTED = 12  # impossible cells that a refusal names one by one
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=2, le=100_000)]
@@ -57,6 +58,14 @@ class Spread(_Strict):
     count: Annotated[int, Field(ge=2, le=10_000)]
     spacing: Literal["even", "log"] = "even"
 
+    @model_validator(mode="after")
+    def _one_sign(self) -> Spread:
+        if self.spacing == "log" and not self.first * self.last > 0:
+            raise ValueError(
+                f'spacing = "log" needs ends of one sign and not 0, but they are {self.first:g} and {self.last:g}'
+            )
+        return self
+
     @property
     def values(self) -> list[float]:
         """The values, ascending or descending as the ends are."""
@@ -64,13 +73,21 @@ class Spread(_Strict):
         return [float(value) for value in spaced(self.first, self.last, self.count)]
 
 
+def _way(value: Any) -> str:
+    """Whether values are given by their ends or one by one: only what is wrong with that way is said."""
+    return "ends" if isinstance(value, dict | Spread) else "each"
+
+
+Values = Annotated[
+    Annotated[list[Number], Field(min_length=1), Tag("each")] | Annotated[Spread, Tag("ends")], Discriminator(_way)
+]
 Words = Annotated[list[str], Field(min_length=1)]
 
 
 class GridTable(_Strict):
     """The axes: every combination of their values is a cell."""
 
-    beta: Annotated[list[Number], Field(min_length=1)] | Spread
+    beta: Values
     dim: Annotated[list[Count], Field(min_length=1)]
     tokens: Annotated[list[Count], Field(min_length=1)]
     mask: Words = ["full"]
@@ -171,13 +188,12 @@ def study_from_file(path: Path) -> Preset:
         found = StudyFile.model_validate(_content(path))
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(
-            str(part) for part in first["loc"] if str(part) not in ("Spread",) and "list[" not in str(part)
-        )
+        where = ".".join(str(part) for part in first["loc"] if part not in ("ends", "each"))
         got = f", but is {first['input']!r}" if not isinstance(first["input"], dict) else ""
+        said = first["msg"].removeprefix("Value error, ")
         more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
         raise ArgumentError(
-            f"Argument `study` must be a file whose `{where or 'content'}` fits{got}: {first['msg']}{more}. Mend "
+            f"Argument `study` must be a file whose `{where or 'content'}` fits{got}: {said}{more}. Mend "
             f"{path.name}; `docs/phase.md` has an example."
         ) from None
     return found.as_preset(f"the study file {path.name}")
@@ -213,22 +229,47 @@ def _scale(values: list[Any]) -> Literal["linear", "log", "names"]:
 
 
 def _require_cells(grid: Grid) -> None:
-    """Refuse cells that cannot be, all of them at once; what they share is tried once."""
-    wrong, tried = [], dict[tuple[Any, ...], str]()
-    for place, cell in grid.cells.items():
-        named = ("dim", "tokens", "mask", "heads", "norm", "start")
-        key = tuple(cell[name] for name in named)
+    """Refuse cells that cannot be, all of them at once, by cause; what they share is tried once."""
+    named = ("dim", "tokens", "mask", "heads", "norm", "start")
+    tried = dict[tuple[Any, ...], str]()
+    cells = [tuple(cell[name] for name in named) for cell in grid.cells.values()]
+    for key, cell in zip(cells, grid.cells.values(), strict=True):
         if key not in tried:
             tried[key] = _trouble(cell)
-        if tried[key]:
-            wrong.append((grid.words(place), tried[key]))
-    if wrong:
-        listed = "; ".join(words for words, _ in wrong[:LISTED])
-        rest = f"; and {len(wrong) - LISTED} more" if len(wrong) > LISTED else ""
+    causes = dict[str, list[tuple[Any, ...]]]()
+    for key, trouble in tried.items():
+        if trouble:
+            causes.setdefault(re.sub(r"[0-9.]+", "", trouble.partition(", but ")[0]), []).append(key)
+    if causes:
+        axes = {one.name: one.values for one in grid.axes if one.name in named}
+        listed = " ".join(f"{_blocks(keys, axes)}: {tried[keys[0]]}" for keys in causes.values())
         raise ArgumentError(
-            f"Argument `grid` must hold cells that can be, but {len(wrong)} of {len(grid.cells)} cannot: {listed}"
-            f"{rest}. The first: {wrong[0][1]}"
+            f"Argument `grid` must hold cells that can be, but {sum(bool(tried[key]) for key in cells)} of "
+            f"{len(cells)} cannot. {listed}"
         )
+
+
+def _blocks(keys: list[tuple[Any, ...]], axes: Mapping[str, Sequence[Any]]) -> str:
+    """Cells as products of values of their axes; an axis that takes part as a whole is not named."""
+    blocks = [tuple((value,) for value in key) for key in keys]
+    names = list(axes)
+    for at in sorted(range(len(names)), key=lambda at: -len(axes[names[at]])):
+        alike = dict[tuple[Any, ...], list[Any]]()
+        for one in blocks:
+            alike.setdefault((*one[:at], *one[at + 1 :]), []).extend(one[at])
+        blocks = [(*rest[:at], tuple(values), *rest[at:]) for rest, values in alike.items()]
+    said = [
+        ", ".join(
+            f"{name} {_values(some)}" for name, some in zip(names, one, strict=True) if len(some) < len(axes[name])
+        )
+        for one in blocks
+    ]
+    return "; ".join(said) if all(said) else "Every cell"
+
+
+def _values(some: tuple[Any, ...]) -> str:
+    run = len(some) > 2 and all(isinstance(one, int) for one in some) and some == tuple(range(some[0], some[-1] + 1))
+    return f"{some[0]}-{some[-1]}" if run else " or ".join(str(one) for one in some)
 
 
 def _trouble(cell: Cell) -> str:
