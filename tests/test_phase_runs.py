@@ -18,6 +18,7 @@ from armillary.studies.diagram import work
 from armillary.studies.diagram.declaration import Axis
 from armillary.studies.diagram.run import Diagram
 from armillary.studies.diagram.work import measured_cell
+from armillary.studies.phase import group_count
 from armillary.studies.phase.perspective import PRESET
 from killed_runs import resumed_after_kills
 from mean_length import GRID
@@ -30,6 +31,12 @@ MOVING = replace(
     along=(Axis("time", (1.0, 5.0, 20.0), "time s"),),
     fixed={**PRESET.quick.fixed, "tokens": 8},
 )
+
+
+SUMS = [
+    "all pairs of overlaps, in the compiled engine, rounding",  # more dimensions than tokens
+    "pairs, in the compiled engine, relative error 1e-13",
+]
 
 
 def moving(**changes):
@@ -88,6 +95,7 @@ def test_a_killed_worker_of_a_dask_cluster_of_two_is_survived(alone, tmp_path):
 
         found = moving().run(tmp_path / "record", backend=Backend("dask", address=address), progress=kill_one)
     assert killed and found.measurements_hash == alone.measurements_hash
+    assert found.provenance["summation"] == alone.provenance["summation"] == SUMS
     assert [words.split(",")[0] for words in told] == [f"{done} of 12 cells" for done in range(13)]
 
 
@@ -98,6 +106,20 @@ def test_an_adaptive_cluster_that_starts_at_no_worker_gets_one_for_what_is_submi
         cluster.adapt(minimum=0, maximum=1, interval="100ms")
         found = small().run(tmp_path / "record", backend=Backend("dask", address=cluster.scheduler_address))
     assert found.measurements_hash == small().run(tmp_path / "here").measurements_hash
+
+
+def test_a_record_and_its_page_name_every_sum_that_ran_whatever_was_resumed(alone, tmp_path):
+    cut_short(tmp_path / "record", 5, study=moving)
+    found = moving().run(tmp_path / "record")
+    assert found.provenance["summation"] == alone.provenance["summation"] == SUMS
+    assert found.measurements_hash == alone.measurements_hash
+    page = write_report(found, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert all(one in page for one in SUMS)
+    sizes = (Axis("beta", (10.0,), "beta"), Axis("start", ("random",), "start"), Axis("tokens", (1100,), "tokens"))
+    many = replace(group_count.PRESET.quick, axes=sizes, seeds=2, along=(Axis("time", (0.5, 1.0), "time s"),))
+    found = Diagram(preset=replace(group_count.PRESET, findings=None), grid=many, size="small").run(tmp_path / "circle")
+    (only,) = found.provenance["summation"]  # one sentence for two seeds: their counts are left out
+    assert only.startswith("circle with") and only.endswith("x max Z / Z_i")
 
 
 def test_a_run_that_is_killed_at_any_moment_goes_on_and_ends_with_the_same_bits(tmp_path):

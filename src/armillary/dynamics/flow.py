@@ -24,6 +24,7 @@ from armillary.dynamics.planning import planned
 from armillary.dynamics.progress import Progress
 from armillary.dynamics.stationary import STILL, stationarity
 from armillary.dynamics.stepping import advance
+from armillary.dynamics.sums.told import tell
 from armillary.errors import NumericalError
 from armillary.trajectory import Trajectory
 
@@ -114,6 +115,8 @@ def flow(
             f"Take a "
             "smaller step, or a field whose velocity stays finite."
         )
+
+    tell(plan.words)
 
     def ending(system: int) -> str:
         return _sentence(judged, states[system, -1], progress, system, until, integrator, remarks[system])

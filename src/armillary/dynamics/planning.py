@@ -15,7 +15,9 @@ from armillary.dynamics.sums.pairs import Pairs
 from armillary.dynamics.sums.span import in_span, out_of_span
 from armillary.errors import ArgumentError
 
-__all__ = ["Plan", "planned"]
+__all__ = ["COMPILED", "Plan", "planned"]
+
+COMPILED = f"{Pairs.name}, in the compiled engine, relative error 1e-13"
 
 SHARE = 0.1
 """Of the tolerance, what errors of the velocity may add up to over the whole run."""
@@ -52,7 +54,7 @@ class Plan:
     def words(self) -> str:
         """How sums over pairs were evaluated and how exactly, as it stands in a record; after the run."""
         if self.engine == "compiled":
-            said = f"{Pairs.name}, in the compiled engine, relative error 1e-13"
+            said = COMPILED
         elif self.choices:
             said = "; ".join(one if isinstance(one, str) else one.words for one in self.choices)
         else:

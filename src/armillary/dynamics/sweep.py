@@ -15,6 +15,8 @@ from armillary.dynamics.merging import Merging
 from armillary.dynamics.overlap_steps import gram_system
 from armillary.dynamics.pair_sums import compiled, room
 from armillary.dynamics.pairs import GATHERED, TOO_MANY, TOO_SMALL, Law, numbers_of, one_system
+from armillary.dynamics.planning import COMPILED
+from armillary.dynamics.sums.told import tell
 from armillary.errors import ArgumentError
 
 __all__ = ["Sweep", "in_their_span", "observed", "sweep", "uniform_start", "uniform_starts"]
@@ -110,6 +112,7 @@ def sweep(
             first, numbers_of(law), at, float(rtol), float(atol), float(angle), float(above), close,
             2.0 * (1.0 - above) if stop else 0.0, int(most), found, counts, ends, stood, room(tokens, dim),
         )  # fmt: skip
+    tell("all pairs of overlaps, in the compiled engine, rounding" if by_overlaps else COMPILED)
     gathered = np.where(ends == GATHERED, stood, np.nan)
     if not stop:
         gathered = np.full(systems, np.nan)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from armillary.records import storage
-from armillary.records.journal import SECONDS, Journal
+from armillary.records.journal import SECONDS, SUMS, Journal
 
 if TYPE_CHECKING:
     import xarray
@@ -61,8 +61,9 @@ def stored_cells(folder: Path) -> storage.Stored:
         raise storage.not_a_record(folder, "holds no cell yet that is finished", "Run the same command again to go on")
     study, provenance = content["study"], content["provenance"]
     axes = list(study["grid"]["axes"])
-    dataset, seconds = _assembled(journal, frame, axes, content["variables"], places)
+    dataset, seconds, sums = _assembled(journal, frame, axes, content["variables"], places)
     provenance["seconds"] = round(seconds, 3)
+    provenance["summation"] = sorted(sums)
     if len(places) < study["cells"]:
         provenance["partial"] = {"cells": len(places), "of": study["cells"]}
     return storage.Stored(study, provenance, dataset, storage.measurements_hash(dataset))
@@ -70,8 +71,8 @@ def stored_cells(folder: Path) -> storage.Stored:
 
 def _assembled(
     journal: Journal, frame: xarray.Dataset, axes: list[str], variables: dict[str, dict[str, object]], places: list[int]
-) -> tuple[xarray.Dataset, float]:
-    """The dataset, and how many seconds of processor its cells took."""
+) -> tuple[xarray.Dataset, float, set[str]]:
+    """The dataset, how many seconds of processor its cells took, and which sums over pairs ran in them."""
     sizes = {str(name): size for name, size in frame.sizes.items()}
     shape = tuple(sizes[name] for name in axes)
     arrays: dict[str, np.ndarray] = {}
@@ -79,12 +80,13 @@ def _assembled(
     for name, one in variables.items():
         dims[name] = [str(axis) for axis in one["dims"]]  # type: ignore[attr-defined]
         arrays[name] = np.full([sizes[axis] for axis in dims[name]], np.nan)
-    seconds = 0.0
+    seconds, sums = 0.0, set[str]()
     for place in places:
         found = journal.arrays(cell_unit(place))
         index = np.unravel_index(place, shape) if shape else ()
         seconds += float(found[SECONDS])
+        sums.update(map(str, found.get(SUMS, ())))
         for name, whole in arrays.items():
             whole[index] = found[name]
     named = {name: (dims[name], arrays[name], variables[name]["attrs"]) for name in arrays}
-    return frame.assign(named), seconds
+    return frame.assign(named), seconds, sums

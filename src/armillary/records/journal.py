@@ -41,6 +41,7 @@ __all__ = [
     "IDS",
     "REASON",
     "SECONDS",
+    "SUMS",
     "UNFINISHED",
     "Beginning",
     "Journal",
@@ -56,6 +57,9 @@ __all__ = [
 FORMAT = 1
 IDS, SECONDS = "token_ids", "seconds"
 """Beside its variables a chunk keeps the ids that went through the decoder, and how long it took."""
+
+SUMS = "sums"
+"""Beside its variables a cell keeps which sums over pairs ran, in words."""
 
 REASON = "reason"
 """In the place of floors: why there are none."""

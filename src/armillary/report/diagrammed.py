@@ -132,8 +132,14 @@ def _methods(reading: DiagramReading) -> Markup:
     fixed = [
         (name.replace("_", " "), _listed(v) if isinstance(v, list) else str(v)) for name, v in grid["fixed"].items()
     ]
+    sums = [str(one) for one in reading.provenance.get("summation") or ()]
     return join(
-        [paragraph(str(reading.study["method"])), facts("The grid.", rows), facts("The same in every cell.", fixed)]
+        [
+            paragraph(str(reading.study["method"])),
+            paragraph(f"Sums over pairs of tokens: {'; '.join(sums)}.") if sums else Markup(""),
+            facts("The grid.", rows),
+            facts("The same in every cell.", fixed),
+        ]
     )
 
 
@@ -152,7 +158,9 @@ def _definitions(reading: DiagramReading) -> Markup:
 
 def _provenance(reading: DiagramReading) -> Markup:
     origin = dict(reading.provenance)
-    single = {name: value for name, value in origin.items() if name not in ("versions", "findings", "partial")}
+    single = {
+        name: value for name, value in origin.items() if name not in ("versions", "findings", "partial", "summation")
+    }
     return join(
         [
             facts("Record", flattened({**single, "hash of the measurements": reading.digest})),

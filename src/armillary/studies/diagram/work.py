@@ -10,8 +10,9 @@ from contextlib import ExitStack, contextmanager
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from armillary.dynamics.sums.told import listened
 from armillary.errors import ArgumentError, CheckMissed, NumericalError
-from armillary.records.journal import SECONDS
+from armillary.records.journal import SECONDS, SUMS
 from armillary.studies.diagram.declaration import SEED, Cell, Measure, Result
 from armillary.studies.origin import processor
 
@@ -32,7 +33,8 @@ def measured_cell(
         expected: The processor that numbers equal to the last bit need.
 
     Returns:
-        The place, and an array for each result; seconds of processor time beside them.
+        The place, and an array for each result; beside them seconds of processor time, and which sums over
+        pairs ran.
 
     Raises:
         CheckMissed: The processor is of another kind.
@@ -45,10 +47,11 @@ def measured_cell(
             f"{processor()}. Leave that machine out, or measure on machines like it alone."
         )
     began = time.process_time()
-    with _one_thread():
+    with _one_thread(), listened() as sums:
         found = measure(cell, seeds)
     seconds = time.process_time() - began
-    return place, {**_checked(found, results, cell, len(seeds)), SECONDS: np.asarray(seconds)}
+    arrays = _checked(found, results, cell, len(seeds))
+    return place, {**arrays, SECONDS: np.asarray(seconds), SUMS: np.asarray(sorted(sums), dtype=np.str_)}
 
 
 def _checked(found: dict[str, np.ndarray], results: Sequence[Result], cell: Cell, seeds: int) -> dict[str, np.ndarray]:

@@ -30,6 +30,10 @@ def measure(cell: Cell, seeds: Sequence[int]) -> dict[str, np.ndarray]:
         cell: dim, tokens, relative (beta over the threshold of infinitely many tokens), degree.
         seeds: One cloud each, the same at every beta.
     """
+    from armillary.dynamics.planning import COMPILED
+    from armillary.dynamics.sums.told import tell
+
+    tell(COMPILED)
     dim, shares = int(cell["dim"]), [float(one) for one in cell["relative"]]
     threshold = linear.direct_consensus_threshold(dim)
     rates = np.zeros((len(seeds), len(shares), len(cell["degree"])))
