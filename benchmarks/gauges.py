@@ -29,7 +29,9 @@ def table(found: am.GaugedNumbers) -> str:
     lines = [f"{'gauge':20} {'place':24} layer  number that moved most, before -> after [interval of the difference]"]
     for gauge in found.under:
         made = found.verdicts(gauge, **JUDGED)
-        judged = [entry for entry in zip(found.numbers, made, strict=True) if entry[1].word == "changes"]
+        judged = [
+            entry for entry in zip(found.numbers, made, strict=True) if entry[1].word == "changes" and entry[1].resolved
+        ]
         for place in PLACE_WORDS:
             for layer in sorted({number.layer for number, _ in judged if number.place == place}):
                 here = [entry for entry in judged if (entry[0].place, entry[0].layer) == (place, layer)]

@@ -38,6 +38,8 @@ from armillary.records.record import Record
 from armillary.terms import condition_label, measurement_name, measurement_words, preparation_words
 from real_record import KINDS, real_record
 
+OF_GAUGES = {"before_and_after_gauges", "verdicts_of_gauges"}
+
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
@@ -69,7 +71,7 @@ def _curves(drawing: Drawing):
 
 
 def test_every_figure_has_something_to_draw_from_the_sample_record(drawn):
-    assert {*drawn, "before_and_after_gauges"} == set(figure_names())  # tests/test_gauge_pages.py draws that one
+    assert {*drawn, *OF_GAUGES} == set(figure_names())  # tests/test_gauge_pages.py draws those
     assert len(drawn) >= 12
 
 
@@ -313,7 +315,7 @@ def test_every_measurement_of_the_study_stands_in_a_figure():
 def test_a_real_record_is_drawn_and_printed(kind, tmp_path):
     reading = Reading(real_record(kind))
     drawn = drawings(reading)
-    assert set(figure_names()) - set(drawn) - {"before_and_after_gauges"} == (  # gauges are tried by an audit only
+    assert set(figure_names()) - set(drawn) - OF_GAUGES == (  # gauges are tried by an audit only
         {
             "alignment",
             "between_layers",

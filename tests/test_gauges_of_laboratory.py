@@ -85,6 +85,7 @@ def test_the_page_has_a_column_for_each_gauge_the_words_and_the_refusals(whole: 
     assert "verified on 2 documents of 10 tokens" in text and "key-bias: rotary positions" in text
     assert "not tried" in text  # a calibrated view has a row and was not put under a gauge
     assert "proved and survived" in text and "after the next norm" in text
+    assert "Which numbers survive which re-parametrization" in text  # the heat map beside the one of transformations
 
 
 def test_a_gauge_that_moves_the_outputs_stands_on_the_page_as_not_verified_and_stops_nothing(

@@ -159,12 +159,14 @@ class Axis:
         scale: "linear", "log" or "names".
         ticks: (position, text) pairs; empty lets the renderer choose.
         limits: (low, high) in data units, or None.
+        upright: whether the names of ticks stand upright, for many columns.
     """
 
     label: str
     scale: Literal["linear", "log", "names"] = "linear"
     ticks: tuple[tuple[float, str], ...] = ()
     limits: tuple[float, float] | None = None
+    upright: bool = False
 
 
 @dataclass(frozen=True)

@@ -288,6 +288,8 @@ def _axis(axes: Any, axis: Axis, which: str, limits: tuple[float, float] | None)
         axes.margins(y=0.2)
     if axis.ticks:
         getattr(axes, f"set_{which}ticks")([place for place, _ in axis.ticks], [text for _, text in axis.ticks])
+        if axis.upright:
+            axes.tick_params(which, rotation=90)
     if limits:
         getattr(axes, f"set_{which}lim")(*limits)
     if axis.scale == "log":

@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from armillary.figures.audited import AuditReading
 from armillary.figures.drawing import Axis, Control, Curve, Drawing, Panel, Style, Tiles, View
 from armillary.figures.reading import Reading
 from armillary.figures.registry import figure_of
 from armillary.invariance.judgment import Audit, Judgment
+from armillary.records.gauged import PLACE_WORDS
 from armillary.terms import PREPARATIONS, layer_words, measurement_name, measurement_words
 
-__all__ = ["heat_map", "verdicts"]
+__all__ = ["drawn_by_layer", "heat_map", "verdicts"]
 
 LIMITS = (-3.0, 0.0)
 """Powers of ten between which a relative change has a color of its own."""
+
+SINGLE = "changes in single documents only"
+"""Up here and down there: the mean difference is below its floor."""
 
 MARKS = {
     "proved and survived": Style("#1b1b1b", "solid", "circle"),
     "survived": Style("#009E73", "solid", "square"),
     "changes on a witness only": Style("#0072B2", "solid", "diamond"),
+    SINGLE: Style("#CC79A7", "solid", "star"),
     "claim refuted": Style("#D55E00", "solid", "x"),
     "not resolved": Style("#8C6D1F", "solid", "triangle-up"),
     "undefined": Style("#8a8a8a", "solid", "cross"),
 }
-SHORT = {
-    "permutation of features": "features\nper-\nmuted",
-    "permutation of tokens": "tokens\nper-\nmuted",
-    "orthogonal": "ortho-\ngonal",
-    "translation": "trans-\nlation",
-    "centering": "cen-\ntering",
-    "gain of the next norm": "gain of\nnext\nnorm",
-}
-"""What a column is called where there is little room."""
 
 
 @figure_of(Reading, AuditReading)
@@ -42,25 +38,41 @@ def verdicts(reading: Reading) -> Drawing | None:
     found = reading.audits
     if not found:
         return None
-    views = {layer_words(layer): heat_map(audit) for layer, audit in found.items()}
-    shown = {name: panel for name, panel in views.items() if panel.drawn or panel.curves}
-    if not shown:
-        return None
-    options = tuple(shown)
-    start = options[(len(options) - 1) // 2]
-    rows = max(len(audit.measurements) for audit in found.values())
-    opened = next(audit for layer, audit in found.items() if layer_words(layer) == start)
-    return Drawing(
+    return drawn_by_layer(
         "verdicts",
         "Which numbers survive which transformation",
         "Color: the change relative to the larger of the two numbers, as a power of ten, mean over documents. Where a "
         "number did not move there is no color and a mark says why: proved, or merely survived. What moves on a "
         "witness only stayed on these documents by accident.",
-        _told(start, opened),
-        tuple(View((name,), (panel,)) for name, panel in shown.items()),
+        {layer_words(layer): audit for layer, audit in found.items()},
+    )
+
+
+def drawn_by_layer(name: str, title: str, caption: str, audits: Mapping[str, Audit]) -> Drawing | None:
+    """One heat map for each layer; None where nothing is in any of them.
+
+    Args:
+        name: Of the figure.
+        title: In words.
+        caption: What is drawn.
+        audits: By layer in words.
+    """
+    views = {layer: heat_map(audit) for layer, audit in audits.items()}
+    shown = {layer: panel for layer, panel in views.items() if panel.drawn or panel.curves}
+    if not shown:
+        return None
+    options = tuple(shown)
+    start = options[(len(options) - 1) // 2]
+    rows = max(len(audit.measurements) for audit in audits.values())
+    return Drawing(
+        name,
+        title,
+        caption,
+        _told(start, audits[start]),
+        tuple(View((layer,), (panel,)) for layer, panel in shown.items()),
         (Control("layer", options, "choice", start),),
         columns=1,
-        height=min(1.25, 0.24 + 0.035 * rows),
+        height=0.34 + 0.035 * rows,
     )
 
 
@@ -85,14 +97,16 @@ def heat_map(audit: Audit) -> Panel:
         for mark, style in MARKS.items()
         if (places := marked.get(mark))
     )
-    x_ticks = tuple(
-        (x, SHORT.get(t, t.replace(", ", ",\n"))) for x, t in zip(across, audit.transformations, strict=True)
-    )
+    x_ticks = tuple(zip(across, audit.transformations, strict=True))
     y_ticks = tuple((y, _row_name(name)) for y, name in zip(upward, names, strict=True))
     tiles = Tiles("relative change, as a power of ten", across, upward, values, LIMITS)
     edges = (-0.5, len(across) - 0.5), (-0.5, len(upward) - 0.5)
     return Panel(
-        "", Axis("", ticks=x_ticks, limits=edges[0]), Axis("", ticks=y_ticks, limits=edges[1]), curves, tiles=tiles
+        "",
+        Axis("", ticks=x_ticks, limits=edges[0], upright=True),
+        Axis("", ticks=y_ticks, limits=edges[1]),
+        curves,
+        tiles=tiles,
     )
 
 
@@ -103,21 +117,30 @@ def _power(one: Judgment) -> float:
         return math.nan
     if math.isinf(verdict.largest):
         return LIMITS[1]
+    if not verdict.resolved:
+        return math.nan
     size = max(abs(verdict.before), abs(verdict.after), verdict.floor)
     change = max(abs(verdict.difference), verdict.floor)
     return math.log10(change / size) if change > 0 and size > 0 else LIMITS[0]
 
 
 def _mark(one: Judgment) -> str | None:
-    if one.verdict.word == "changes":
-        return "changes on a witness only" if one.on_witness_only else None
-    return one.verdict.word
+    if one.verdict.word != "changes":
+        return one.verdict.word
+    if one.on_witness_only:
+        return "changes on a witness only"
+    return None if one.verdict.resolved or math.isinf(one.verdict.largest) else SINGLE
 
 
 def _row_name(measurement: str) -> str:
+    """In words; of a number under gauges the place stays in front."""
+    place, mark, number = measurement.partition(": ")
+    if mark and place in PLACE_WORDS.values():
+        return f"{place}: {_row_name(number)}"
     name, preparation = measurement_name(measurement)
+    bare, _, which = name.partition(", ")
     steps = PREPARATIONS.get(preparation, preparation).removeprefix("rows ")
-    return f"{measurement_words(name)}, {steps}"
+    return ", ".join(filter(None, (measurement_words(bare), which, steps)))
 
 
 def _told(where: str, audit: Audit) -> str:

@@ -159,4 +159,4 @@ def _at(gauge: str, place: str, here: list[Judged]) -> AtPlace:
 
 
 def _size(verdict: Verdict) -> float:
-    return 0.0 if math.isnan(verdict.relative) else abs(verdict.relative)
+    return 0.0 if math.isnan(verdict.relative) or not verdict.resolved else abs(verdict.relative)

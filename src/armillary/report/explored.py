@@ -99,6 +99,8 @@ def _axis(axis: Axis, limits: tuple[float, float] | None = None) -> dict[str, An
     if axis.ticks:
         result["at"] = [place for place, _ in axis.ticks]
         result["text"] = [text.split("\n") for _, text in axis.ticks]
+    if axis.upright:
+        result["upright"] = True
     if axis.limits or limits:
         result["limits"] = _numbers(axis.limits or limits or ())
     return result

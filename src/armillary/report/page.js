@@ -150,6 +150,7 @@
     }
     if (a.scale === "names") { result.type = "category"; result.autorange = "reversed"; result.ticks = ""; result.showgrid = false; }
     if (a.at) { result.tickmode = "array"; result.tickvals = a.at; result.ticktext = a.text.map(function (lines) { return lines.map(escaped).join("<br>"); }); }
+    if (a.upright) { result.tickangle = -90; }
     if (a.limits) { result.range = a.scale === "log" ? a.limits.map(Math.log10) : a.limits; }
     return result;
   }

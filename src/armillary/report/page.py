@@ -94,6 +94,7 @@ SECTIONS: tuple[tuple[str, str, str, tuple[str | Content, ...]], ...] = (
             lambda known: statement(known.reading),
             "verdicts",
             lambda known: gauges_of_laboratory(known.reading),
+            "verdicts_of_gauges",
             "before_and_after_gauges",
         ),
     ),

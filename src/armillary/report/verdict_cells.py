@@ -8,6 +8,8 @@ from armillary.report.markup import UNDEFINED, Markup, element, interval, minus
 __all__ = ["MOVED", "cell"]
 
 MOVED = ("changes", "claim refuted")
+NEAR = 100.0
+"""A difference below so many floors has its floor beside it."""
 CLASSES = {"proved and survived": "proved", "survived": "kept", "changes": "moved", "claim refuted": "refuted"}
 
 
@@ -32,13 +34,19 @@ def cell(one: Judgment) -> Markup:
         words = f"on a witness ({shown.witness}: {minus(f'{shown.before:.4g}')} to {minus(f'{shown.after:.4g}')})"
         below = element("small", "unmoved on these documents", class_="part")
         return element("td", begun.removesuffix(" by ") + " ", words, below, class_=kind, title=hint)
+    if not verdict.resolved and verdict.largest < float("inf"):
+        words = f"in single documents, by up to {verdict.largest:.2g}"
+        mean = minus(f"mean {verdict.difference:.1g} is below its floor {verdict.floor:.1g}")
+        small = element("small", Markup(mean), class_="part")
+        return element("td", begun.removesuffix("by "), words, small, class_=kind, title=hint)
     ends = (verdict.difference, verdict.low, verdict.high, verdict.documents)
     return element("td", begun, interval(ends, verdict.level, verdict.documents), _beside(one), class_=kind, title=hint)
 
 
 def _beside(one: Judgment) -> Markup:
-    """The relative change; or what a mean difference near zero hides: that single documents moved, up or down."""
+    """The relative change, or what a mean difference near zero hides: that single documents moved; and a near floor."""
     verdict = one.verdict
+    near = f"floor {verdict.floor:.1g}" if abs(verdict.difference) < NEAR * verdict.floor else ""
     if verdict.largest == float("inf"):
         words = "defined on one side only in a document"
     elif verdict.low <= 0 <= verdict.high and abs(verdict.before) > verdict.floor:
@@ -46,5 +54,6 @@ def _beside(one: Judgment) -> Markup:
     elif verdict.relative == verdict.relative:
         words = minus(f"{100 * verdict.relative:+.3g}%")
     else:
-        return Markup("")
-    return element("small", Markup(words) if "−" in words else words, class_="part")
+        words = ""
+    words = ", ".join(filter(None, (words, near)))
+    return element("small", Markup(words) if "−" in words else words, class_="part") if words else Markup("")
