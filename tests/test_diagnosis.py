@@ -16,7 +16,7 @@ import tiny
 from armillary import cli, figures
 from armillary.models.configurations import configuration, drawn
 from armillary.oracles import wide_limit
-from armillary.studies.diagnosis import Diagnosis, crossing
+from armillary.studies.diagnosis import Diagnosis, crossing, crossings
 from armillary.training.recipes import parse_recipe
 
 SMALL = [
@@ -32,7 +32,22 @@ SMALL = [
     "--set",
     "n_positions=64",
 ]
-FEW = ["--draws", "2", "--documents", "2", "--max-tokens", "24"]
+FEW = ["--draws", "2", "--max-documents", "2", "--max-tokens", "24"]
+
+
+REFUSED_VALUES = [
+    (["--set", "n_layer=1.5"], "Write `--set` n_layer=12"),
+    (["--set", "n_layer=0"], "n_layer is 0. Write `--set` n_layer=2"),
+    (["--set", "n_layer=-1"], "n_layer is -1. Write `--set` n_layer=2"),
+    (["--set", "initializer_range=0"], "initializer_range is 0. Write `--set` initializer_range=0.02"),
+    (["--set", "initializer_range=-1"], "initializer_range is -1"),
+    (["--set", "activation_function=magic"], "`--set` must give values of which a GPT2Config makes a model"),
+    (["--set", "n_head=7"], "must be divisible by num_heads"),
+    (["--set", "n_head=0"], "ZeroDivisionError"),
+    (["--set", "n_embd=-4"], "negative dimension -4"),
+    (["--set", "n_inner=0"], "would be empty"),
+    (["--set", "n_inner=many"], "Field 'n_inner' expected"),
+]
 
 
 @pytest.fixture
@@ -117,6 +132,12 @@ def test_a_diagnosis_leaves_a_record_and_a_page_and_says_its_numbers(armillary, 
     assert "predicted mean overlap" in out and "overlap passes 0.1 at layer" in out
     page = (tmp_path / "r" / "report.html").read_text()
     assert "An initialization through depth" in page and "depth_scaled:power=0" in page and "null model" in page
+    said = out.split("overlap passes 0.1 at layer ")[2].splitlines()[0]
+    assert (
+        "it stays below 0.1 (predicted none)" in page
+        and f"it passes 0.1 at layer {said}." in page
+        and "(predicted" in said
+    )
     record = am.Record.open(tmp_path / "r")
     assert record.study["kind"] == "diagnosis" and record.study["configuration"]["n_embd"] == 48
     assert record.dataset["mean_overlap"].dims == ("recipe", "draw", "layer")
@@ -156,7 +177,10 @@ def test_a_dry_run_writes_nothing_and_recipes_can_be_listed(armillary, tmp_path)
         (["--max-tokens", "65"], "at most 64"),
         (["--max-tokens", "1"], "'--max-tokens'"),
         (["--set", "vocab_size=20"], "needs 24 ids"),
-        (["--recipe", "overlap_profile:first=0.9,last=0.95"], "can give overlaps from"),
+        (["--recipe", "overlap_profile:first=0.9,last=0.95"], "of overlap_profile:first=0.9,last=0.95 `first` and"),
+        (["--recipe", "library", "--recipe", "library"], "`--recipe` must be all different, but library comes twice"),
+        (["--threshold", "1.5"], "`--threshold` must be an overlap between -1 and 1, but it is 1.5"),
+        *REFUSED_VALUES,
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(arguments, words, armillary, tmp_path):
@@ -165,8 +189,29 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(arguments, words, armillar
     assert not (tmp_path / "r").exists()
 
 
+@pytest.mark.parametrize(("arguments", "words"), REFUSED_VALUES)
+def test_a_dry_run_refuses_what_cannot_be_drawn(arguments, words, armillary):
+    code, out, err = armillary("diagnose", *SMALL, *arguments, "--dry-run")
+    assert code == 2 and out == "" and err.count("\n") == 1 and words in err, err
+
+
+@pytest.mark.parametrize("remedy", ["n_layer=2", "initializer_range=0.02", "initializer_range=1", "n_head=6"])
+def test_the_remedies_of_refused_values_are_accepted_without_a_word_of_the_library(remedy, armillary):
+    code, _, err = armillary("diagnose", *SMALL, "--set", remedy, "--dry-run")
+    assert code == 0 and err == ""
+
+
 def test_the_depth_of_a_threshold_lies_between_layers_or_nowhere():
     layers = np.arange(4.0)
     assert crossing(layers, np.array([0.0, 0.2, 0.6, 0.7]), 0.4) == pytest.approx(1.5)
     assert crossing(layers, np.array([0.5, 0.2, 0.6, 0.7]), 0.4) == 0
     assert math.isnan(crossing(layers, np.array([0.0, 0.1, 0.2, 0.3]), 0.4))
+
+
+def test_depths_over_draws_are_told_from_the_lowest_to_the_highest_as_numbers():
+    layers = np.arange(13.0)
+    steep, late = layers / 5, layers / 20.6
+    assert crossings(layers, np.stack([steep, late]), 0.5) == "2.5 to 10.3"
+    assert crossings(layers, np.stack([steep, steep]), 0.5) == "2.5"
+    assert crossings(layers, np.stack([steep, 0 * layers]), 0.5) == "2.5, never in 1"
+    assert crossings(layers, np.stack([0 * layers]), 0.5) == "none"

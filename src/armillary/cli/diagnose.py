@@ -37,7 +37,7 @@ def diagnose(
     ] = None,
     list_recipes: Annotated[bool, typer.Option("--list-recipes", help="Print the recipes and stop.")] = False,
     draws: Annotated[int, typer.Option(min=1, help="How many times each recipe is drawn (seeds 0, 1, ...).")] = 3,
-    documents: Annotated[int, typer.Option(min=1, help="Documents of each draw.")] = 4,
+    max_documents: Annotated[int, typer.Option(min=1, help="Documents of each draw.")] = 4,
     max_tokens: Annotated[int, typer.Option(min=2, help="Tokens of each document.")] = 64,
     texts: Annotated[
         str, typer.Option(help="distinct: ids without repetition; bytes: Python's reference.")
@@ -62,13 +62,13 @@ def diagnose(
     if not dry_run:
         Record.require_new(out)
     study = _study(
-        model, changed or [], recipes or [DEFAULT_RECIPES], draws=draws, documents=documents, tokens=max_tokens,
+        model, changed or [], recipes or [DEFAULT_RECIPES], draws=draws, documents=max_documents, tokens=max_tokens,
         texts=texts, threshold=threshold,
     )  # fmt: skip
     if dry_run:
         typer.echo(
             f"{study.source}: {len(study.recipes)} recipes ({', '.join(map(str, study.recipes))}), {draws} draws of "
-            f"each, {documents} documents of {max_tokens} tokens ({texts})"
+            f"each, {max_documents} documents of {max_tokens} tokens ({texts})"
         )
         return
     with terminal.interruptible(out):
@@ -144,6 +144,8 @@ def depths(record: Record, recipe: str, name: str) -> list[float]:
 
 
 def _closing_words(record: Record, page: Path) -> None:
+    from armillary.studies.diagnosis import crossings
+
     data, layers = record.dataset, record.dataset["layer"].values
     shown = sorted({0, 1, 2, len(layers) // 2, len(layers) - 1} & set(range(len(layers))))
     for recipe in data["recipe"].values:
@@ -153,19 +155,14 @@ def _closing_words(record: Record, page: Path) -> None:
             mean = data[name].sel(recipe=recipe).values.mean(0)
             words = str(name).replace("_", " ")
             typer.echo(f"  {words:30s}" + "".join(f"{mean[k]:12.4g}" for k in shown))
-        found = depths(record, str(recipe), "mean_overlap")
-        told = f"  overlap passes {record.study['threshold']:g} at layer {_range(found)}"
-        if "predicted_mean_overlap" in data:
-            told += f" (predicted {_range(depths(record, str(recipe), 'predicted_mean_overlap'))})"
-        typer.echo(told)
+        threshold = float(record.study["threshold"])
+        found = {
+            name: crossings(layers, data[name].sel(recipe=recipe).values, threshold)
+            for name in ("mean_overlap", "predicted_mean_overlap")
+            if name in data
+        }
+        predicted = f" (predicted {found['predicted_mean_overlap']})" if len(found) > 1 else ""
+        typer.echo(f"  overlap passes {threshold:g} at layer {found['mean_overlap']}{predicted}")
     if str(record.provenance["prediction"]).startswith("none"):
         typer.echo(f"  prediction {record.provenance['prediction']}")
     typer.echo(f"record: {record.path}\nreport: {page}")
-
-
-def _range(depths: list[float]) -> str:
-    known = [one for one in depths if one == one]
-    if not known:
-        return "none"
-    never = f", never in {len(depths) - len(known)}" if len(known) < len(depths) else ""
-    return (f"{min(known):.1f}" if max(known) - min(known) < 0.05 else f"{min(known):.1f} to {max(known):.1f}") + never

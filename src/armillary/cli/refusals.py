@@ -26,6 +26,7 @@ _OPTIONS = {
     "id_column": "--id-column",
     "cut": "--cut",
     "changes": "--set",
+    "threshold": "--threshold",
     "recipe": "--recipe",
     "recipes": "--recipe",
     "penalty": "--term",

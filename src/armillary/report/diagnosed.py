@@ -8,9 +8,10 @@ import numpy as np
 
 from armillary.figures.members import DiagnosisReading
 from armillary.figures.registry import drawings
-from armillary.report.markup import Markup, counted, element, facts, join, listed, minus, paragraph, table
+from armillary.report.markup import Markup, counted, element, facts, join, minus, paragraph, table
 from armillary.report.provenance import every_choice, flattened
 from armillary.report.template import assembled, laid_out, with_answer
+from armillary.studies.diagnosis import crossings
 
 __all__ = ["diagnosis_page"]
 
@@ -67,19 +68,16 @@ def _sentence(reading: DiagnosisReading, recipe: str) -> Markup:
     beside = ""
     if "predicted_mean_overlap" in reading.dataset:
         beside = f", predicted {reading.rows('predicted_mean_overlap', 'layer', recipe=recipe)[:, -1].mean():.3f}"
-    passed = _depths(reading, recipe)
     threshold = float(reading.study["threshold"])
-    depth = f"it passes {threshold:g} at layer {listed(passed)}" if passed else f"it stays below {threshold:g}"
+
+    def passed(name: str) -> str:
+        return crossings(np.array(reading.layers), reading.rows(name, "layer", recipe=recipe), threshold)
+
+    found = passed("mean_overlap")
+    depth = f"it stays below {threshold:g}" if found == "none" else f"it passes {threshold:g} at layer {found}"
+    if beside:
+        depth += f" (predicted {passed('predicted_mean_overlap')})"
     return join([element("b", recipe), ": mean overlap after the last block ", measured, f"{beside}; {depth}."])
-
-
-def _depths(reading: DiagnosisReading, recipe: str) -> list[str]:
-    """The layers between which the overlap first passes the threshold, over draws."""
-    found = set()
-    for row in reading.rows("mean_overlap", "layer", recipe=recipe):
-        above = np.flatnonzero(row >= float(reading.study["threshold"]))
-        found.add("none (in some draws)" if not len(above) else str(reading.layers[int(above[0])]))
-    return [] if found == {"none (in some draws)"} else sorted(found)
 
 
 def _numbers(reading: DiagnosisReading) -> Markup:

@@ -10,7 +10,7 @@ import math
 import platform
 import time as clock
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from armillary.errors import ArgumentError, UnsupportedModelError
 from armillary.estimates import require_choices
-from armillary.models.configurations import drawn
+from armillary.models.configurations import drawn, require_drawable
 from armillary.models.decoder import Decoder, decoder_from_model
 from armillary.models.genres import embedded
 from armillary.models.texts import Text
@@ -38,7 +38,7 @@ from armillary.training.tapping import tap
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["KIND", "TEXTS", "Diagnosis", "crossing"]
+__all__ = ["KIND", "TEXTS", "Diagnosis", "crossing", "crossings"]
 
 KIND = "diagnosis"
 """What the study of such a record has under `kind`."""
@@ -80,7 +80,9 @@ class Diagnosis:
         seed: Of the resampling.
 
     Raises:
-        ArgumentError: Sizes that do not fit the configuration, or unknown texts.
+        ArgumentError: Sizes that do not fit the configuration or one another, unknown texts, a recipe twice, or a
+            threshold that is no overlap.
+        UnsupportedModelError: No causal language model can be made of the configuration.
     """
 
     config: Any
@@ -106,6 +108,14 @@ class Diagnosis:
                 "Arguments `tokens`, `documents`, `draws` and `recipes` must be at least 2, 1, 1 and one, but they are "
                 f"{self.tokens}, {self.documents}, {self.draws} and {len(self.recipes)}. One token has no pair."
             )
+        texts = [str(one) for one in self.recipes]
+        twice = next((text for text in texts if texts.count(text) > 1), None)
+        if twice is not None:
+            raise ArgumentError(f"Argument `recipes` must be all different, but {twice} comes twice. Name it once.")
+        if not -1 < self.threshold < 1:
+            raise ArgumentError(
+                f"Argument `threshold` must be an overlap between -1 and 1, but it is {self.threshold:g}. Write 0.5."
+            )
         needed = 256 if self.texts == "bytes" else self.tokens
         if self.config.vocab_size < needed:
             raise ArgumentError(
@@ -118,6 +128,7 @@ class Diagnosis:
                 f"Argument `tokens` must be at most {context}, the context of the configuration, but it is "
                 f"{self.tokens}. Ask for fewer."
             )
+        require_drawable(self.config)
 
     def run(self, path: str | Path, *, told: Callable[[str, int, int], None] | None = None) -> Record:
         """Draw, measure and write the record.
@@ -139,10 +150,12 @@ class Diagnosis:
         rows: list[dict[str, np.ndarray]] = []
         reports: list[dict[str, Any]] = []
         silent: tuple[str, ...] = ()
+        decoder: Decoder
         for place, recipe in enumerate(self.recipes):
             for draw in range(self.draws):
                 say(str(recipe), place * self.draws + draw, total)
-                decoder = decoder_from_model(drawn(self.config, seed=draw))
+                model = drawn(self.config, seed=draw)
+                decoder = decoder_from_model(model) if draw == 0 else replace(decoder, model=model)
                 report = recipe(decoder, seed=draw)
                 silent = unpredictable(decoder)
                 rows.append(self._numbers(decoder, draw))
@@ -251,6 +264,22 @@ def crossing(layers: np.ndarray, overlaps: np.ndarray, threshold: float) -> floa
         return float(layers[0])
     low, high = overlaps[first - 1], overlaps[first]
     return float(layers[first - 1] + (layers[first] - layers[first - 1]) * (threshold - low) / (high - low))
+
+
+def crossings(layers: np.ndarray, rows: np.ndarray, threshold: float) -> str:
+    """The depths at which curves first pass a threshold, from the lowest to the highest, in words.
+
+    Args:
+        layers: Ascending.
+        rows: Overlaps, `curves layers`.
+        threshold: Overlap.
+    """
+    found = [crossing(layers, row, threshold) for row in rows]
+    known = [one for one in found if not math.isnan(one)]
+    if not known:
+        return "none"
+    never = f", never in {len(found) - len(known)}" if len(known) < len(found) else ""
+    return (f"{min(known):.1f}" if max(known) - min(known) < 0.05 else f"{min(known):.1f} to {max(known):.1f}") + never
 
 
 def _measured(decoder: Decoder, ids: Tensor) -> dict[str, np.ndarray]:
