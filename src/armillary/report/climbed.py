@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from armillary.errors import ArmillaryError
+from armillary.errors import ArmillaryError, UnsoundError
 from armillary.estimates import METHOD, MINIMUM_MEMBERS, Estimate
 from armillary.figures.ladder_reading import LadderReading
 from armillary.figures.registry import drawings
@@ -215,7 +215,11 @@ def _totals(reading: LadderReading) -> Markup:
                 continue
             cells = []
             for part in ("attention", "mlp"):
-                total, (up, blocks) = budget.total(part), budget.signs(part)
+                try:
+                    total, (up, blocks) = budget.total(part), budget.signs(part)
+                except UnsoundError:  # no direction is left at consensus once the mean is taken out
+                    cells.append(Markup('<span class="undefined">undefined</span>'))
+                    continue
                 count = f" up in {up} of {len(budget.shares[part])} documents, {blocks} of {len(budget.layers)} blocks"
                 cells.append(join([_number(total), element("small", count)]))
             rows.append([f"{reading.label(name)}", words, *cells])
