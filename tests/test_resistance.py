@@ -22,9 +22,10 @@ from armillary.studies.resistance.climbing import LONGEST, CalibratedStep
 from armillary.studies.resistance.heads_at_work import HeadsAtWork
 from armillary.studies.resistance.projections import Projections
 from armillary.studies.resistance.rungs import Idealized, Real, Saved, Workshop
-from armillary.studies.resistance.sources import Sources, same_spectrum
+from armillary.studies.resistance.sources import Sources, same_score_spectrum, same_spectrum
 from armillary.studies.resistance.study import Resistance
 from armillary.studies.resistance.trial import axis_of, form_numbers, head_table
+from armillary.studies.resistance.verdict import verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,14 +69,26 @@ def test_attention_of_another_form_is_refused_with_the_reason(family: str, why: 
         plain_weights(decoder)
 
 
-def test_random_directions_keep_the_singular_values_of_every_head() -> None:
+@pytest.mark.parametrize("silent", [None, 3])
+def test_random_directions_keep_the_singular_values_of_what_every_head_computes_behind_its_gain(silent) -> None:
     own = plain_weights(tiny.tiny_decoder("llama")).blocks[0].attention
-    drawn = same_spectrum(own, torch.Generator().manual_seed(0))
-    value = own.value.repeat_interleave(len(own.output) // len(own.value), 0)
+    gain = torch.linspace(0.2, 3.0, own.value.shape[-1])
+    if silent is not None:
+        gain[silent] = 0.0
+    drawn = same_spectrum(own, torch.Generator().manual_seed(0), gain=gain)
+    scores = same_score_spectrum(own, torch.Generator().manual_seed(0), gain=gain)
+    value, key = (one.repeat_interleave(len(own.output) // len(one), 0) for one in (own.value, own.key))
     for head in range(len(own.output)):
-        before = torch.linalg.svdvals((own.output[head] @ value[head]).double())[:6]
-        after = torch.linalg.svdvals((drawn.output[head] @ drawn.value[head]).double())[:6]
-        torch.testing.assert_close(after, before, rtol=1e-5, atol=1e-6)
+        pairs = (
+            (own.output[head] @ value[head] * gain, drawn.output[head] @ drawn.value[head] * gain),
+            (
+                own.scale * gain[:, None] * own.query[head].mT @ key[head] * gain,
+                gain[:, None] * scores.query[head].mT @ scores.key[head] * gain,
+            ),
+        )
+        for before, after in pairs:
+            expected = torch.linalg.svdvals(before.double())[:6]
+            torch.testing.assert_close(torch.linalg.svdvals(after.double())[:6], expected, rtol=1e-4, atol=1e-5)
 
 
 def planted(*, common: float, attraction: float, repulsion: float, layers: int = 2) -> Any:
@@ -252,6 +265,36 @@ def test_attention_that_does_nothing_takes_no_time_of_the_flow_and_a_rung_that_f
     flowed = course.sel(condition="idealized-beta1-causal-ratio").values
     assert np.isfinite(flowed).all()
     assert (flowed[..., 1, :] == flowed[..., 2, :]).all() or (flowed[1] == flowed[2]).all()
+
+
+def test_a_token_without_a_direction_is_named_before_the_run_and_the_decoder_alone_takes_it(tmp_path: Path) -> None:
+    decoder = tiny.tiny_decoder("llama")
+    token = int(tiny.tiny_ids(documents=5, tokens=10)[1, 4])
+    with torch.no_grad():
+        decoder.model.model.embed_tokens.weight[token] = 0
+    with pytest.raises(ArgumentError, match=f"token {token}.* of document .* zero embedding.*--rungs decoder"):
+        climbed(decoder, tmp_path / "none", "trained-qk")
+    record = climbed(decoder, tmp_path / "record", "decoder")
+    path = record.dataset["token_path"].isel(document=1)
+    assert np.isnan(path.sel(layer=0, position=4).values).all()
+    assert np.isfinite(path.sel(layer=0, position=3).values).all()
+    assert verdict(record)
+
+
+def test_where_matrices_do_not_rebuild_the_decoder_the_remedy_can_be_typed_and_runs(tmp_path: Path) -> None:
+    def other(half: bool) -> Any:
+        decoder = tiny.tiny_decoder("llama")
+        facts = dataclasses.replace(decoder.facts, dtype="bfloat16") if half else decoder.facts
+        return dataclasses.replace(decoder, facts=facts)
+
+    wrong = plain_weights(tiny.tiny_decoder("llama", seed=3))
+    ids = tiny.tiny_ids(documents=4, tokens=8)
+    with pytest.raises(CheckMissed, match=r"\(--rungs idealized,decoder\)"):
+        reproduction.require_reproduced(other(False), wrong, ids)
+    with pytest.raises(CheckMissed, match=r"measure it in float32 \(--dtype float32\)"):
+        reproduction.require_reproduced(other(True), wrong, ids)
+    record = climbed(tiny.tiny_decoder("llama"), tmp_path / "record", *["idealized", "decoder"])
+    assert "no rung is built from matrices" in record.provenance["reproduction"]["rebuilt"]
 
 
 def test_a_run_that_is_stopped_goes_on_from_its_rungs_and_ends_with_the_same_numbers(tmp_path: Path) -> None:

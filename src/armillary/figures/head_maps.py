@@ -68,8 +68,8 @@ def head_traces(reading: LadderReading) -> Drawing | None:
     return Drawing(
         "head_traces",
         "Traces of heads against depth",
-        "Every head is a point: trained, and beside it a head of random directions with the same singular values, "
-        "which is what the size of a trace is to be measured against.",
+        "Every head is a point: trained, and beside it a head of random directions with the same singular values "
+        "(gain folded in), which is what the size of a trace is to be measured against.",
         told("Traces of heads", tuple(panels)),
         (View((), tuple(panels)),),
     )

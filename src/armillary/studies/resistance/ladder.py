@@ -37,16 +37,24 @@ def _named(name: str, label: str, level: int, scores: str, values: str, mlp: str
 
 
 ATTENTION: tuple[Rung, ...] = (
-    _named("identity", "identity Q, K, V, beta 1", 2, IDENTITY, IDENTITY),
-    _named("trained-qk", "trained Q, K; identity V", 2, TRAINED, IDENTITY, neighbor="identity", change="trained Q, K"),
+    _named("identity", "identity Q, K, V, beta 1; no norm is read", 2, IDENTITY, IDENTITY),
+    _named(
+        "trained-qk",
+        "trained Q, K behind trained gains; identity V of the rows themselves",
+        2,
+        TRAINED,
+        IDENTITY,
+        neighbor="identity",
+        change="trained Q, K and gains",
+    ),
     _named(
         "trained-vo",
-        "identity Q, K, beta 1; trained V, O",
+        "identity Q, K of the rows themselves, beta 1; trained V, O behind trained gains",
         2,
         IDENTITY,
         TRAINED,
         neighbor="identity",
-        change="trained V, O",
+        change="trained V, O and gains",
     ),
     _named(
         "trained-qkvo",
@@ -55,7 +63,7 @@ ATTENTION: tuple[Rung, ...] = (
         TRAINED,
         TRAINED,
         neighbor="trained-qk",
-        change="trained V, O",
+        change="trained V, O and gains",
     ),
     _named(
         "trained-qkvo-no-positions",
@@ -79,7 +87,7 @@ ATTENTION: tuple[Rung, ...] = (
     ),
     _named(
         "spectrum-v",
-        "trained Q, K; V, O of random directions, each head's singular values kept",
+        "trained Q, K; V, O of random directions, each head's singular values kept, gains folded in",
         2,
         TRAINED,
         SPECTRUM,
@@ -264,7 +272,14 @@ def _idealized(facts: DecoderFacts) -> list[Rung]:
 
 def _attention(facts: DecoderFacts) -> list[Rung]:
     fresh = [
-        _fresh(recipe, "qkvo", f"fresh Q, K, V, O ({recipe} spread); no MLP", 2, NONE, "trained-qkvo")
+        _fresh(
+            recipe,
+            "qkvo",
+            f"fresh Q, K, V, O ({recipe} spread), trained gains and embedding; no MLP",
+            2,
+            NONE,
+            "trained-qkvo",
+        )
         for recipe in _recipes(facts)
     ]
     return [*ATTENTION, *fresh]
@@ -273,8 +288,8 @@ def _attention(facts: DecoderFacts) -> list[Rung]:
 def _mlp(facts: DecoderFacts) -> list[Rung]:
     fresh = [
         _fresh(
-            recipe, "all", f"fresh Q, K, V, O and MLPs ({recipe} spread)", 3, f"initial-{recipe}-seed0",
-            "trained-qkvo-mlp",
+            recipe, "all", f"fresh Q, K, V, O and MLPs ({recipe} spread), trained gains and embedding", 3,
+            f"initial-{recipe}-seed0", "trained-qkvo-mlp",
         )
         for recipe in _recipes(facts)
     ]  # fmt: skip
@@ -283,7 +298,8 @@ def _mlp(facts: DecoderFacts) -> list[Rung]:
 
 def _fresh(recipe: str, what: str, label: str, level: int, mlp: str, neighbor: str) -> Matrices:
     source = f"initial-{recipe}-seed0"
-    return _named(f"{recipe}-{what}", label, level, source, source, mlp, neighbor=neighbor, change="fresh matrices")
+    change = "fresh matrices, trained gains and embedding"
+    return _named(f"{recipe}-{what}", label, level, source, source, mlp, neighbor=neighbor, change=change)
 
 
 def _equal(facts: DecoderFacts) -> list[Rung]:

@@ -53,7 +53,7 @@ from armillary.studies.resistance.numbers import (
 )
 from armillary.studies.resistance.projections import KINDS, Projections, kept_directions, projection_variables
 from armillary.studies.resistance.reproduction import require_reproduced
-from armillary.studies.resistance.rungs import CALIBRATED, Matrices, Pass, Rung, Saved, Workshop
+from armillary.studies.resistance.rungs import CALIBRATED, Idealized, Matrices, Pass, Rung, Saved, Workshop
 from armillary.studies.resistance.sources import SPECTRUM, TRAINED, Sources
 from armillary.studies.resistance.trial import GAINS, declared_heads, head_table
 from armillary.studies.resistance.wandering import AXES, Wandering, wandering_variables
@@ -297,6 +297,7 @@ class _Climb:
         study = self.study
         promises = prove(study.decoder)
         require(study.decoder, promises)
+        self._require_directions()
         identity = {
             **study.choices(), "token hash of the documents": study.documents.hash,
             "token hash of the calibration documents": study.calibration.hash,
@@ -328,6 +329,33 @@ class _Climb:
             record, stored.study, stored.provenance, stored.dataset,
             workshop=self.journal.folder / f"record{UNFINISHED}",
         )  # fmt: skip
+
+    def _require_directions(self) -> None:
+        """Every token that a rung on the sphere starts from must have a direction there.
+
+        Raises:
+            ArgumentError: The embedding of a token is zero; the message names it.
+        """
+        study = self.study
+        starts = {
+            getattr(rung, "positions", "own") for rung in study.climbed if isinstance(rung, (Idealized, Matrices))
+        }
+        with torch.inference_mode():
+            for documents in (study.documents, study.calibration) if starts else ():
+                first = 0
+                for ids in documents.batches(study.chunk):
+                    for positions in sorted(starts):
+                        zero = (self.workshop.start(ids, positions=positions).norm(dim=-1) == 0).nonzero().tolist()
+                        for document, place in zero:
+                            token, tokenizer = int(ids[document, place]), study.decoder.tokenizer
+                            word = "" if tokenizer is None else f" ({tokenizer.decode([token])!r})"
+                            raise ArgumentError(
+                                f"Argument `documents` must hold tokens with a direction, but token {token}{word} of "
+                                f"document {documents.titles[first + document]!r} has a zero embedding, so it has no "
+                                "direction on the sphere. Leave the rungs on the sphere out (--rungs decoder), or give "
+                                "other documents."
+                            )
+                    first += len(ids)
 
     def _reproduction(self) -> dict[str, Any]:
         """How far the decoder rebuilt from its matrices is from itself, or why it is not rebuilt."""

@@ -56,7 +56,7 @@ def form_numbers(left: Tensor, right: Tensor) -> dict[str, float]:
         One number for each of `HEAD_NUMBERS`; NaN for the zero matrix.
     """
     dim, k = left.shape
-    a, b = left.double(), right.double()
+    a, b = left.double().cpu(), right.double().cpu()
     trace = float((a * b).sum())
     squared = float(((a.mT @ a) * (b.mT @ b)).sum())
     if squared == 0.0:
@@ -104,7 +104,7 @@ def axis_of(block: PlainBlock, head: int) -> Tensor:
         head: Counted from 0.
     """
     left, right = _factors(block, head, "folded")["vo"]
-    a, b = left.double(), right.double()
+    a, b = left.double().cpu(), right.double().cpu()
     frame, triangle = torch.linalg.qr(torch.cat([a, b], dim=1))
     k = a.shape[1]
     half = torch.zeros(2 * k, 2 * k, dtype=torch.float64)

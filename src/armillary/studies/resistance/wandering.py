@@ -64,7 +64,7 @@ def wandering_variables() -> dict[str, Variable]:
             "definition": "unit rows of the decoder as loaded along the two principal directions of this document's "
             "unit rows at all measured layers together, less their mean",
             "source": "principal components",
-            "undefined": "never",
+            "undefined": "a token whose row is zero",
         },
     )
     return found
@@ -114,8 +114,12 @@ class Wandering:
         found = np.full(self._size, np.nan)
         for document, rows in enumerate(states):
             flat = rows.flatten(0, 1).double()
-            flat = flat - flat.mean(0)
-            axes = torch.linalg.eigh(flat.mT @ flat)[1][:, -AXES:].flip(-1)
+            there = flat[flat.isfinite().all(-1)]  # a row of zeros has no direction, and its path a gap
+            if len(there) <= AXES:
+                continue
+            mean = there.mean(0)
+            axes = torch.linalg.eigh((there - mean).mT @ (there - mean))[1][:, -AXES:].flip(-1)
+            flat = flat - mean
             found[document] = (flat @ axes).reshape(self._size[1:]).numpy()
         return self.arrays | {"token_path": found}
 
