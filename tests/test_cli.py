@@ -1184,6 +1184,60 @@ def test_a_law_that_the_simulator_misses_ends_with_one(
     assert outcome.code == 1 and "MISSED  tanh law" in outcome.out
 
 
+@pytest.mark.usefixtures("few_laws")
+def test_a_law_on_which_the_simulator_fails_is_missed_with_its_words_and_the_json_stays_strict(
+    armillary: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from armillary.checks import declaration
+    from armillary.errors import NumericalError
+
+    def failing(field: Any, start: Any, **options: Any) -> Any:
+        raise NumericalError("States must be finite, but are not.")
+
+    monkeypatch.setattr(declaration, "flow", failing)
+    told = armillary("check", "--fast")
+    assert told.code == 1 and "MISSED  tanh law" in told.out and "it raised: States must be finite" in told.out
+    assert "1 of 3 laws kept" in told.out
+    told = armillary("check", "--fast", "--json")
+    first = json.loads(told.out, parse_constant=pytest.fail)["laws"][0]
+    assert told.code == 1 and not first["passed"] and (first["got"], first["error"]) == (None, None)
+
+
+def test_a_law_whose_numbers_are_not_finite_is_missed_and_the_json_stays_strict(
+    armillary: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from armillary.checks import declaration
+    from armillary.checks.declaration import Check, Sides
+
+    one = Check("x", "x = 1", 1.0, False, "fast", lambda engine: Sides.of(1.0, float("inf")), "exact", "200", "0-199")
+    monkeypatch.setattr(declaration, "CHECKS", {"x": one})
+    told = armillary("check", "--fast", "--json")
+    (found,) = json.loads(told.out, parse_constant=pytest.fail)["laws"]
+    assert told.code == 1 and found["error"] is None and (found["draws"], found["seeds"]) == ("200", "0-199")
+    assert "(200 draws, seeds 0-199)" in armillary("check", "--fast").out
+
+
+@pytest.mark.usefixtures("few_laws")
+def test_the_json_of_the_laws_holds_the_claims_and_what_became_of_the_checks_behind_them(
+    armillary: Callable[..., Outcome],
+) -> None:
+    claims = json.loads(armillary("check", "--fast", "--json").out)["claims"]
+    assert len(claims) == 8 and all(one["words"] and one["status"] for one in claims)
+    assert claims[2]["checks"] == {"tanh law": "kept", "merge clock": "not run"}
+
+
+def test_a_decrease_of_the_energy_with_every_ingredient_there_ends_with_one(
+    armillary: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from armillary.checks import ingredients
+
+    causal = ingredients.removals()["no mask -> causal mask"]
+    monkeypatch.setattr(ingredients, "removals", lambda: {"nothing taken away": causal})
+    monkeypatch.setattr(ingredients, "search", partial_tries(ingredients.search))
+    told = armillary("check", "--ingredients")
+    assert told.code == 1 and "nothing taken away: Phi falls" in told.out
+
+
 def doubled(field: Any) -> Any:
     from dataclasses import replace
 

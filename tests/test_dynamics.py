@@ -474,6 +474,16 @@ def test_a_nearly_opposed_pair_leaves_at_the_right_time_and_the_status_says_what
     assert "tolerances were tightened" in run.status
 
 
+@pytest.mark.parametrize("gap", [1e-3, 1e-4, 1e-5])
+def test_a_coarse_absolute_tolerance_does_not_hide_the_escape_of_a_nearly_opposed_pair(gap: float) -> None:
+    angle = math.pi - gap
+    pair = torch.tensor([[1.0, 0.0], [math.cos(angle), math.sin(angle)]], dtype=torch.float64)
+    time = -math.log(math.tan(gap / 2))  # c = 0 by the tanh law
+    run = am.flow(am.on_sphere(ATTENTION(am.Uniform())), pair, until=time, integrator=am.Tsit5(rtol=1e-8, atol=1e-2))
+    assert abs(pair_overlap(run)[-1]) < 1e-3
+    assert "tolerances were tightened" in run.status
+
+
 def test_a_plateau_is_not_called_an_end() -> None:
     field = am.on_sphere(ATTENTION(am.Softmax(9.0)))
     angles = torch.tensor([0.0, 0.01, 1.5, 1.51], dtype=torch.float64)
@@ -481,6 +491,32 @@ def test_a_plateau_is_not_called_an_end() -> None:
     run = am.flow(field, rows, until=20.0, integrator=am.Tsit5(rtol=1e-8))
     assert "consensus is certain" in run.status and "not reached yet" in run.status
     assert float((run.last @ run.last.mT).min()) < 0.2
+    assert "a plateau of 2 groups (connected within 0.1 rad), no end" in run.status and "weights 2, 2" in run.status
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (3.0, 1.0)])
+def test_the_lifetime_of_a_plateau_is_that_of_the_law_of_two_weighted_clusters_and_of_the_motion(
+    weights: tuple[float, float],
+) -> None:
+    field = am.on_sphere(ATTENTION(am.Softmax(8.0)))
+    start, mass = am.sphere.equiangular(tokens=2, dim=2, overlap=0.1), torch.tensor(weights)
+    run = am.flow(field, start, until=5.0, integrator=TIGHT, weights=mass)
+    predicted = float(run.status.partition("in about ")[2].partition(" units")[0])
+    left = overlap.two_clusters_time(pair_overlap(run)[-1], 0.999, beta=8.0, weights=weights)
+    assert predicted == pytest.approx(left, rel=1e-3) and f"weights {weights[0]:g}, {weights[1]:g}" in run.status
+    later = am.flow(field, start, until=5.0 + left, integrator=TIGHT, weights=mass)
+    assert pair_overlap(later)[-1] == pytest.approx(0.999, abs=1e-6)
+
+
+def test_a_motion_that_goes_on_and_a_rule_without_the_law_are_called_no_plateau() -> None:
+    soon = am.flow(am.on_sphere(ATTENTION(am.Softmax(4.0))), cloud(6, 3), until=0.5, integrator=TIGHT)
+    causal = am.on_sphere(ATTENTION(am.Softmax(30.0), mask=am.Causal()))
+    other = am.flow(causal, torch.eye(3, dtype=torch.float64), until=5.0, integrator=TIGHT)
+    assert "plateau of" not in soon.status and "plateau of" not in other.status
+    frozen = am.flow(
+        am.on_sphere(ATTENTION(am.Softmax(2000.0))), torch.eye(3, dtype=torch.float64), until=5.0, integrator=TIGHT
+    )
+    assert "would merge after more than 1e300 units" in frozen.status
 
 
 def test_merging_leaves_the_motion_of_clusters_as_it_is_and_logs_every_merger() -> None:
@@ -614,3 +650,19 @@ def test_a_velocity_that_blows_up_is_a_status_with_the_state_so_far() -> None:
     field = am.flat(ATTENTION(am.Softmax(1.0)) + am.MLPDrift(lambda x: x * x.square().sum(-1, keepdim=True)))
     run = am.flow(field, cloud(4, 3), until=5.0, integrator=am.Tsit5(rtol=1e-6, most_steps=20_000))
     assert run.status.startswith("stopped at s = 0.") and bool(torch.isfinite(run.last).all())
+
+
+@pytest.mark.parametrize("integrator", [am.RK4(step=0.01), am.ResidualLayer(2.0)])
+def test_fixed_steps_that_blow_up_stop_at_the_last_finite_state_and_leave_other_systems_alone(
+    integrator: am.RK4 | am.ResidualLayer,
+) -> None:
+    field = am.flat(am.MLPDrift(lambda x: x * x.square().sum(-1, keepdim=True)))
+    starts = torch.stack([cloud(4, 3), 1e-3 * cloud(4, 3)])
+    until, keep = (20, [0, 10, 20]) if isinstance(integrator, am.ResidualLayer) else (5.0, [0.0, 0.3, 5.0])
+    run = am.flow(field, starts, until=until, integrator=integrator, keep=keep)
+    unit = "layer" if isinstance(integrator, am.ResidualLayer) else "s ="
+    assert run.statuses[0].startswith(f"stopped at {unit} ") and "not finite" in run.statuses[0]
+    assert run.statuses[1].startswith("reached") and run.steps[0] < run.steps[1]
+    assert bool(torch.isfinite(run.states).all()) and set(run.stopped_at) == {0}
+    alone = am.flow(field, starts[1], until=until, integrator=integrator, keep=keep)
+    assert torch.equal(run.states[1], alone.states)

@@ -40,6 +40,14 @@ def test_a_zero_row_has_no_direction() -> None:
         sphere.normalize(torch.zeros(2, 3))
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e200])
+def test_a_row_that_is_not_finite_has_no_direction(value: float) -> None:
+    rows = torch.eye(3, dtype=torch.float64)
+    rows[1, 2] = value
+    with pytest.raises(ArgumentError, match=r"finite rows of finite length, but row \[1\] is not"):
+        sphere.normalize(rows)
+
+
 def test_a_jitter_turns_every_row_by_about_the_angle_and_only_then_an_opposed_pair_leaves() -> None:
     rows = sphere.uniform(tokens=4000, dim=5, seed=0)
     turned = sphere.jitter(rows, angle=1e-3, seed=1)

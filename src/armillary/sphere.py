@@ -23,9 +23,15 @@ def normalize(configuration: Configuration) -> Configuration:
         Unit rows of the same shape.
 
     Raises:
-        ArgumentError: If a row has zero length: it has no direction.
+        ArgumentError: If a row has zero length or is not finite: it has no direction.
     """
     norms = configuration.norm(dim=-1, keepdim=True)
+    if not bool(torch.isfinite(norms).all()):
+        row = (~torch.isfinite(norms[..., 0])).nonzero()[0].tolist()
+        raise ArgumentError(
+            f"Argument `configuration` must have finite rows of finite length, but row {row} is not. Check where it "
+            "comes from."
+        )
     if bool((norms == 0).any()):
         row = (norms[..., 0] == 0).nonzero()[0].tolist()
         raise ArgumentError(f"Argument `configuration` must have no zero row, but row {row} is zero. Leave it out.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from armillary.errors import ArgumentError
 from armillary.shapes import Configuration
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:  # torch takes a second to import; the word for a trajectory must not
     Tensor = Any
 
-__all__ = ["Ensemble", "Trajectory"]
+__all__ = ["Ensemble", "Event", "Trajectory"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -108,6 +108,32 @@ class Ensemble:
         )
 
 
+class _Groups(Protocol):
+    """What an event asks of a grouping."""
+
+    def labels(self, configuration: Any, /) -> Tensor:
+        """The group of each token of `tokens dim`, -1 for a token in no group."""
+        ...
+
+
+@dataclass(frozen=True)
+class Event:
+    """What became of a system at a kept time.
+
+    Attributes:
+        system: Its number.
+        at: The kept time at which it is first seen; it may have happened any time since the kept one before.
+        kind: "groups" where their number is another than before (or is first counted); "consensus" from where on every
+            overlap stays above the level; "still" from where on no token is far from where it is at the last kept time.
+        groups: Number of groups then.
+    """
+
+    system: int
+    at: float
+    kind: Literal["groups", "consensus", "still"]
+    groups: int
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Trajectory:
     """Configurations along time (or layers of a discrete network), of one system or of a batch of independent ones.
@@ -172,3 +198,47 @@ class Trajectory:
     def measure(self, measurement: Callable[[Tensor], Any]) -> Any:
         """A measurement, such as `participation_rank.after("normalize")`, at every kept time, `*batch times`."""
         return measurement(self.states)
+
+    def events(self, grouping: _Groups, *, consensus: float = 0.999, still: float = 1e-6) -> tuple[Event, ...]:
+        """What is seen to happen at the kept times: numbers of groups, consensus, standing still.
+
+        A system that stands still between kept times is not at its end: clusters do for e^(beta gap) and then merge.
+
+        Args:
+            grouping: A declared `Grouping`: what counts as a group.
+            consensus: Overlap that every pair must stay above.
+            still: Distance of unit rows from where they are at the last kept time below which they stand still.
+
+        Returns:
+            The events of each system in the order of time.
+
+        Example:
+            >>> import armillary as am
+            >>> field = am.on_sphere(am.AttentionDrift(am.Softmax(4.0)))
+            >>> start = am.sphere.uniform(tokens=8, dim=2, seed=0)
+            >>> run = am.flow(field, start, until=400.0, integrator=am.Tsit5(rtol=1e-8), keep=101)
+            >>> grouping = am.Grouping(am.AngularDistance(), am.Connected(within=0.1))
+            >>> [(event.kind, event.groups) for event in run.events(grouping)]
+            [('groups', 6), ('groups', 3), ('groups', 2), ('groups', 1), ('consensus', 1), ('still', 1)]
+        """
+        found: list[Event] = []
+        times, tokens, dim = self.states.shape[-3:]
+        for system, states in enumerate(self.states.detach().reshape(-1, times, tokens, dim)):
+            unit = states / states.norm(dim=-1, keepdim=True)
+            counts = [len({*grouping.labels(one).tolist()} - {-1}) for one in unit]
+            changed = [k for k in range(times) if k == 0 or counts[k] != counts[k - 1]]
+            met = [bool((one @ one.mT).min() > consensus) for one in unit]
+            near = [bool((one - unit[-1]).norm(dim=-1).max() < still) for one in unit]
+            seen: list[tuple[int, Literal["groups", "consensus", "still"]]] = [(k, "groups") for k in changed]
+            seen += [(first, "consensus") for first in [_since(met)] if first < times]
+            seen += [(first, "still") for first in [_since(near)] if first < times - 1]
+            found += [Event(system, self.at[k], kind, counts[k]) for k, kind in sorted(seen, key=lambda one: one[0])]
+        return tuple(found)
+
+
+def _since(held: Sequence[bool]) -> int:
+    """The first place from which on something holds to the end; past the end where it does not hold there."""
+    first = len(held)
+    while first > 0 and held[first - 1]:
+        first -= 1
+    return first

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import Tensor
 from armillary.dynamics.flow import flow
 from armillary.dynamics.normalization import VelocityField
 from armillary.dynamics.stationary import growth_rates
-from armillary.errors import ArgumentError
+from armillary.errors import ArgumentError, ArmillaryError
 from armillary.sphere import uniform
 from armillary.trajectory import Trajectory
 
@@ -95,6 +95,9 @@ class Verdict:
         tolerance: What is allowed.
         passed: Whether the error is within it everywhere.
         count: How many numbers were compared.
+        draws: How many independent draws a sampled number is a mean over, in words; empty where nothing is drawn.
+        seeds: Of these draws, in words.
+        raised: What the engine raised instead of an answer; empty where it answered.
     """
 
     name: str
@@ -105,6 +108,9 @@ class Verdict:
     tolerance: float
     passed: bool
     count: int
+    draws: str = ""
+    seeds: str = ""
+    raised: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +125,8 @@ class Check:
         cost: "fast", or "all" for those that take longer.
         sides: Gives both sides.
         status: Of the law: exact, model-specific, estimate or candidate.
+        draws: How many independent draws a sampled number is a mean over, in words; empty where nothing is drawn.
+        seeds: Of these draws, in words.
     """
 
     name: str
@@ -128,10 +136,19 @@ class Check:
     cost: Cost
     sides: Callable[[Engine], Sides]
     status: str
+    draws: str = ""
+    seeds: str = ""
 
     def judged(self, engine: Engine) -> Verdict:
-        """The verdict on an engine; whatever it raises is a miss with infinite error."""
-        sides = self.sides(engine)
+        """The verdict on an engine; an error of this package that it raises is a miss with infinite error."""
+        try:
+            sides = self.sides(engine)
+        except ArmillaryError as error:
+            sides = Sides.of(math.nan, math.nan)
+            return replace(self._verdict(sides), raised=str(error))
+        return self._verdict(sides)
+
+    def _verdict(self, sides: Sides) -> Verdict:
         if sides.expected.shape != sides.got.shape:
             raise ArgumentError(
                 f"A check must compare as many numbers as it expects, but {self.name} expects {sides.expected.shape} "
@@ -154,6 +171,8 @@ class Check:
             tolerance=float(allowed[worst]),
             passed=bool((share <= 1).all()),
             count=int(apart.size),
+            draws=self.draws,
+            seeds=self.seeds,
         )
 
 
@@ -162,8 +181,9 @@ CHECKS: dict[str, Check] = {}
 
 
 def check(
-    name: str, formula: str, *, tolerance: float, cost: Cost = "fast", relative: bool = False, status: str = "exact"
-) -> Callable[[Callable[[Engine], Sides]], Check]:
+    name: str, formula: str, *, tolerance: float, cost: Cost = "fast", relative: bool = False, status: str = "exact",
+    draws: str = "", seeds: str = "",
+) -> Callable[[Callable[[Engine], Sides]], Check]:  # fmt: skip
     """Declares a function of an engine as a check.
 
     Args:
@@ -173,12 +193,14 @@ def check(
         cost: "fast", or "all" for what takes longer than a few seconds.
         relative: Whether the error is relative to what is expected.
         status: Of the law.
+        draws: How many independent draws a sampled number is a mean over, in words.
+        seeds: Of these draws, in words.
     """
 
     def declared(sides: Callable[[Engine], Sides]) -> Check:
         if name in CHECKS:
             raise ArgumentError(f"Argument `name` must be new, but there is a check {name!r}. Name it otherwise.")
-        CHECKS[name] = Check(name, formula, tolerance, relative, cost, sides, status)
+        CHECKS[name] = Check(name, formula, tolerance, relative, cost, sides, status, draws, seeds)
         return CHECKS[name]
 
     return declared

@@ -17,6 +17,7 @@ from armillary.dynamics.integrators import RK4
 from armillary.dynamics.normalization import on_sphere
 from armillary.dynamics.outlook import hemisphere
 from armillary.dynamics.pushes import Frequencies
+from armillary.errors import NumericalError
 from armillary.observables.rank import algebraic_rank
 from armillary.oracles import circle, linear, sampling
 
@@ -195,7 +196,8 @@ def _kuramoto(engine: Engine) -> Sides:
 def _hemisphere(engine: Engine) -> Sides:
     start = engine.draw(5, 6, 0)
     found = hemisphere(start)
-    assert found is not None
+    if found is None:
+        raise NumericalError("Five tokens in six dimensions must lie within a hemisphere, but none was found.")
     worst = []
     for mask in (Full(), Causal()):
         run = engine.flow(attention(3.0, mask=mask), start, until=20.0, integrator=TIGHT, keep=101)

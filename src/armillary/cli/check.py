@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["check"]
 
+NOTHING = "nothing taken away"
+"""The field of the search that has every ingredient: a decrease there is a miss."""
+
 
 def check(
     model: Model = None,
@@ -56,9 +59,10 @@ def check(
     with terminal.interruptible():
         if ingredients:
             content["ingredients"] = _decreases(as_json=as_json)
+            passed &= not any(one["found"] for one in content["ingredients"] if one["removed"] == NOTHING)
         elif model is None:
-            content["laws"], kept = _laws("all" if everything else "fast", as_json=as_json)
-            passed &= kept
+            content["laws"], content["claims"] = _laws("all" if everything else "fast", as_json=as_json)
+            passed &= all(one["passed"] for one in content["laws"])
         if not fast and not ingredients:
             content |= _promises(source, as_json=as_json)
             passed &= all(one["passed"] for one in content["promises"])
@@ -68,7 +72,8 @@ def check(
         raise typer.Exit(1)
 
 
-def _laws(cost: Any, *, as_json: bool) -> tuple[list[dict[str, Any]], bool]:
+def _laws(cost: Any, *, as_json: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Every verdict, and every claim with what became of the checks behind it: "kept", "MISSED" or "not run"."""
     from dataclasses import asdict
 
     import armillary.checks  # noqa: F401 - importing it declares the checks
@@ -76,21 +81,29 @@ def _laws(cost: Any, *, as_json: bool) -> tuple[list[dict[str, Any]], bool]:
     from armillary.checks.declaration import CHECKS, run_checks
 
     found = run_checks(cost=cost, told=None if as_json else _say)
+    became = {one.name: "kept" if one.passed else "MISSED" for one in found}
+    claims = [
+        asdict(claim) | {"checks": {name: became.get(name, "not run") for name in claim.checks}} for claim in CLAIMS
+    ]
     if not as_json:
-        missed = [one.name for one in found if not one.passed]
-        typer.echo(f"{len(found) - len(missed)} of {len(CHECKS) if cost == 'all' else len(found)} laws kept")
+        kept = sum(one.passed for one in found)
+        typer.echo(f"{kept} of {len(CHECKS) if cost == 'all' else len(found)} laws kept")
         if cost == "all":
             typer.echo("claims:")
-            for claim in CLAIMS:
-                behind = ", ".join(f"{name} ({'MISSED' if name in missed else 'kept'})" for name in claim.checks)
-                typer.echo(f"  {claim.words} [{claim.status}]: {behind}")
-    return [asdict(one) for one in found], all(one.passed for one in found)
+            for claim in claims:
+                behind = ", ".join(f"{name} ({became})" for name, became in claim["checks"].items())
+                typer.echo(f"  {claim['words']} [{claim['status']}]: {behind}")
+    numbers = ("expected", "got", "error", "tolerance")
+    laws = [asdict(one) | {name: terminal.strict(getattr(one, name)) for name in numbers} for one in found]
+    return laws, claims
 
 
 def _say(one: Verdict) -> None:
+    drawn = f" ({one.draws} draws, seeds {one.seeds})" if one.draws else ""
+    raised = f"; it raised: {one.raised}" if one.raised else ""
     typer.echo(
         f"{'kept  ' if one.passed else 'MISSED'}  {one.name}: {one.formula}: expected {one.expected:.10g}, got "
-        f"{one.got:.10g}, error {one.error:.1e}, tolerance {one.tolerance:.1e}"
+        f"{one.got:.10g}, error {one.error:.1e}, tolerance {one.tolerance:.1e}{drawn}{raised}"
     )
 
 

@@ -1,7 +1,8 @@
 """Many steps: from a start to a trajectory, with requested times, merging, early ends, and a sentence that says why.
 
-Small velocity is never taken for an end. A run reaches its time, or stops at consensus where that was asked for, or is
-stopped by its step size, and its status says which.
+Small velocity is never taken for an end. A run reaches its time, or is stopped before it by its step size, by the
+number of its steps or by a step that is not finite, and its status says which. A plateau is called one, with the time
+that its closest groups would stand still for.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from armillary.dynamics.extent import all_overlaps_above
 from armillary.dynamics.integrators import Integrator, ResidualLayer, StratonovichHeun, Tsit5
 from armillary.dynamics.merging import Merging
 from armillary.dynamics.normalization import VelocityField
-from armillary.dynamics.outlook import hemisphere, predicts_consensus
+from armillary.dynamics.outlook import hemisphere, plateau_of, predicts_consensus
 from armillary.dynamics.planning import planned
 from armillary.dynamics.progress import Progress
 from armillary.dynamics.stationary import STILL, stationarity
@@ -78,7 +79,7 @@ def flow(
     Raises:
         ArgumentError: Rows that are not unit vectors, one token, one dimension, a time that is not positive, and
             choices that contradict each other.
-        NumericalError: A state that is not finite.
+        NumericalError: A velocity that is not finite at the start.
     """
     times = requested_times(until, keep, integrator)
     start = readable_start(field, start, integrator, merging, until)
@@ -93,7 +94,8 @@ def flow(
         plan = planned(
             field, first, integrator, until=until, engine=engine, summation=summation, tightened=float(factors.min())
         )
-    progress = Progress.start(plan.start, merging, token_weights(weights, start))
+    mass = token_weights(weights, start)
+    progress = Progress.start(plan.start, merging, mass)
     random = torch.Generator().manual_seed(integrator.seed) if isinstance(integrator, StratonovichHeun) else None
     if plan.engine == "compiled" and isinstance(integrator, Tsit5):
         kept = advanced_by_pairs(
@@ -119,7 +121,8 @@ def flow(
     tell(plan.words)
 
     def ending(system: int) -> str:
-        return _sentence(judged, states[system, -1], progress, system, until, integrator, remarks[system])
+        own = None if mass is None else mass[system]
+        return _sentence(judged, states[system, -1], progress, system, until, integrator, remarks[system], own)
 
     return Trajectory(
         states=states.reshape(*batch, len(times), tokens, dim),
@@ -146,10 +149,10 @@ def _tolerances(speed: np.ndarray, integrator: Integrator) -> tuple[np.ndarray |
     remarks = [""] * len(speed)
     if not isinstance(integrator, Tsit5):
         return None, remarks
-    factors = np.ones(len(speed))
+    factors, coarser = np.ones(len(speed)), max(integrator.rtol, integrator.absolute)
     for k, fast in enumerate(speed):
-        if STILL < fast < integrator.rtol / _SHARE:
-            factors[k] = max(_SHARE * fast, _FINEST) / integrator.rtol
+        if STILL < fast < coarser / _SHARE:
+            factors[k] = max(_SHARE * fast, _FINEST) / coarser
             remarks[k] = (
                 f"; tolerances were tightened by {factors[k]:.1e}, since the start moves at {fast:.1e} only and an "
                 "error of that size would hide where it goes"
@@ -165,16 +168,17 @@ def _sentence(
     until: float,
     integrator: Integrator,
     remark: str,
+    weights: Tensor | None,
 ) -> str:
     steps = int(progress.steps[system])
     if system in progress.stopped:
         return progress.stopped[system][1] + remark
     unit = "layers" if isinstance(integrator, ResidualLayer) else "steps"
     reached = f"reached {'layer' if unit == 'layers' else 's ='} {until:g} in {steps} {unit}"
-    return reached + _outcome(field, last.detach(), until) + remark
+    return reached + _outcome(field, last.detach(), until, weights) + remark
 
 
-def _outcome(field: VelocityField, last: Tensor, until: float) -> str:
+def _outcome(field: VelocityField, last: Tensor, until: float, weights: Tensor | None) -> str:
     if not field.spherical:
         return ""
     unit = last / last.norm(dim=-1, keepdim=True)
@@ -191,4 +195,8 @@ def _outcome(field: VelocityField, last: Tensor, until: float) -> str:
     if proved and (proof := hemisphere(unit)) is not None:
         margin = f"all tokens within a hemisphere, margin {proof.margin:.3g}"
         said.append(f"consensus is certain ({margin}) and not reached yet")
+    plateau = None
+    if len(unit) <= LARGEST_DENSE:
+        plateau = plateau_of(field, unit, speed=found.speed, weights=weights)
+    said += [] if plateau is None else [str(plateau)]
     return f": {'; '.join(said)}" if said else ""

@@ -17,7 +17,16 @@ from armillary.dynamics.attention import Causal, Full, Mask, Softmax, Uniform, U
 from armillary.dynamics.attention_drift import AttentionDrift
 from armillary.dynamics.normalization import VelocityField
 
-__all__ = ["Certificate", "hemisphere", "plateau_lifetime", "predicts_consensus"]
+__all__ = ["Certificate", "Plateau", "hemisphere", "plateau_lifetime", "plateau_of", "predicts_consensus"]
+
+WITHIN = 0.1
+"""Angle in radians that connects tokens to a group of a plateau."""
+
+SLOW = 0.01
+"""Radians a unit of time that no token of a plateau moves by."""
+
+MET = 0.999
+"""Overlap at which two clusters count as merged."""
 
 _TOGETHER = 512
 """Rows that enter a linear program at once."""
@@ -120,3 +129,92 @@ def plateau_lifetime(beta: float, overlap: float) -> float:
     """
     exponent = beta * (1 - overlap)
     return math.inf if exponent > 700 else math.exp(exponent) / (2 * beta * (1 - overlap**2))
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """Groups that stand still for a while, and how long the closest two of them would.
+
+    Attributes:
+        groups: How many: connected components within `WITHIN` radians.
+        overlap: Of the mean directions of the closest two.
+        weights: Of these two.
+        lifetime: Units of time in which these two alone would merge; inf where it overflows.
+    """
+
+    groups: int
+    overlap: float
+    weights: tuple[float, float]
+    lifetime: float
+
+    def __str__(self) -> str:
+        when = "in about " + format(self.lifetime, ".4g") if math.isfinite(self.lifetime) else "after more than 1e300"
+        return (
+            f"a plateau of {self.groups} groups (connected within {WITHIN:g} rad), no end; its closest pair (overlap "
+            f"{self.overlap:.4g}, weights {self.weights[0]:g}, {self.weights[1]:g}) would merge {when} units"
+        )
+
+
+def plateau_of(
+    field: VelocityField, configuration: Tensor, *, speed: float, weights: Tensor | None = None
+) -> Plateau | None:
+    """The plateau that a configuration stands on, or None: under plain softmax attention at positive beta only.
+
+    Args:
+        field: What moves the tokens.
+        configuration: Unit rows, `tokens dim`.
+        speed: The largest speed of a token; a plateau is slower than `SLOW`.
+        weights: Of the tokens; None for one each.
+
+    Returns:
+        Its groups and the time that its closest two would need, by the law of two weighted clusters.
+    """
+    factor, term = field.drift.terms[0]
+    plain = len(field.drift.terms) == 1 and isinstance(term, AttentionDrift) and field.scheme == "post" and factor > 0
+    if not plain or not isinstance(term, AttentionDrift) or not isinstance(term.rule, Softmax) or term.rule.beta <= 0:
+        return None
+    if not isinstance(term.mask, Full) or term.heads is not None or term.positions is not None or speed > SLOW:
+        return None
+    from scipy.sparse.csgraph import connected_components
+
+    rows = configuration.detach().cpu().double()
+    count, labels = connected_components((rows @ rows.mT > math.cos(WITHIN)).numpy(), directed=False)
+    if count == 1:
+        return None
+    mass = torch.ones(len(rows), dtype=rows.dtype) if weights is None else weights.cpu().double()
+    member = torch.nn.functional.one_hot(torch.as_tensor(labels).long(), count).to(rows.dtype) * mass[:, None]
+    centers = member.mT @ rows
+    centers = centers / centers.norm(dim=-1, keepdim=True)
+    overlaps = (centers @ centers.mT).fill_diagonal_(-math.inf)
+    first, second = sorted(divmod(int(overlaps.argmax()), count))
+    overlap, sizes = float(overlaps[first, second]), member.sum(0)
+    pair = float(sizes[first]), float(sizes[second])
+    return Plateau(count, overlap, pair, merge_time(float(term.rule.beta), overlap, weights=pair) / float(factor))
+
+
+def merge_time(beta: float, overlap: float, *, weights: tuple[float, float]) -> float:
+    """Time in which two weighted clusters go from an overlap to `MET`, by quadrature of 1 / (dc/ds).
+
+    dc/ds = (1 - c^2) [w2 / (w1 e^{beta (1-c)} + w2) + w1 / (w2 e^{beta (1-c)} + w1)].
+
+    Args:
+        beta: Inverse temperature of the softmax.
+        overlap: c of the two clusters, above -1.
+        weights: w1 and w2.
+
+    Returns:
+        Units of time; inf where it overflows, 0 from an overlap above `MET` on.
+    """
+    from scipy.integrate import quad
+
+    if overlap >= MET:
+        return 0.0
+    if overlap <= -1 or beta * (1 - overlap) > 690:
+        return math.inf
+    one, other = weights
+
+    def slowness(c: float) -> float:
+        gap = math.exp(beta * (1 - c))
+        return 1 / ((1 - c * c) * (other / (one * gap + other) + one / (other * gap + one)))
+
+    return float(quad(slowness, overlap, MET, epsrel=1e-8, limit=200)[0])

@@ -68,8 +68,8 @@ def _fixed(
         length = (target - now) / whole  # equal steps, none longer than asked for
         for k in range(whole):
             found = stages(velocity, tableau, now + k * length, length, progress.state, progress.multiplicity)
-            progress.state = velocity.retracted(combined(progress.state, length, tableau.weights, found))
-        progress.steps += whole
+            after = velocity.retracted(combined(progress.state, length, tableau.weights, found))
+            _step_to(progress, after, now + k * length, "s =")
         progress.evaluations += whole * len(tableau.nodes)
         now = target
         if target in keep:
@@ -86,8 +86,9 @@ def _layers(
     for target in _targets(keep, stop):
         count = round((target - now) / pace)
         for k in range(count):
-            progress.state = velocity.layer(now + k * pace, progress.state, integrator.step, progress.multiplicity)
-        progress.steps += count
+            time = now + k * pace
+            after = velocity.layer(time, progress.state, integrator.step, progress.multiplicity)
+            _step_to(progress, after, time, "s =" if isinstance(integrator, Euler) else "layer")
         progress.evaluations += count
         now = target
         if target in keep:
@@ -110,13 +111,28 @@ def _noisy(
             guess = x + first
             second = length * velocity.velocity(time + length, guess, progress.multiplicity)
             second = second + velocity.tangential(guess, kick)
-            progress.state = velocity.retracted(x + (first + second) / 2)
-        progress.steps += whole
+            _step_to(progress, velocity.retracted(x + (first + second) / 2), time, "s =")
         progress.evaluations += 2 * whole
         now = target
         if target in keep:
             kept.append(progress.state)
     return kept
+
+
+def _step_to(progress: Progress, after: Tensor, time: float, unit: str) -> None:
+    """Accept a step of every system but those whose step is not finite: they stay where they are, for good."""
+    finite = torch.isfinite(after).flatten(1).all(1)
+    if not bool(finite.all()):
+        for system in (~finite).nonzero()[:, 0].tolist():
+            why = "the next step is not finite, so the velocity grows without bound there or the step is too large"
+            progress.stopped.setdefault(system, (time, f"stopped at {unit} {time:.6g}: {why}"))
+    moving = np.ones(len(after), dtype=bool)
+    moving[list(progress.stopped)] = False
+    if not moving.all():
+        goes_on = torch.from_numpy(moving).to(after.device)[:, None, None]
+        after = torch.where(goes_on, after, progress.state)
+    progress.state = after
+    progress.steps += moving
 
 
 def _targets(keep: Sequence[float], stop: float) -> list[float]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from armillary.errors import ArgumentError, UnsoundError
 from armillary.observables.claims import Claim
 from armillary.observables.cloud import Cloud
-from armillary.observables.declaration import OBSERVABLES, Observable, Range, as_tensor
+from armillary.observables.declaration import OBSERVABLES, Observable, Range
 from armillary.observables.distances import Distance
 from armillary.observables.grouping import NOISE, Connected, Grouping, labels_of
 from armillary.transformations.linear import Orthogonal
@@ -135,16 +135,7 @@ def group_labels(configuration: object, grouping: Grouping) -> Tensor:
     Raises:
         ArgumentError: If a row has zero length, or there are fewer tokens than the rule needs.
     """
-    cloud = Cloud(as_tensor(configuration), accumulate=torch.float64).after("normalize")
-    if cloud.tokens < grouping.rule.least:
-        raise ArgumentError(
-            f"Argument `configuration` must have at least {grouping.rule.least} tokens for {grouping}, but it has "
-            f"{cloud.tokens}. Give more tokens, or choose another rule."
-        )
-    labels = labels_of(cloud, grouping)[0]
-    if labels is None:
-        raise ArgumentError("Argument `configuration` must have no zero row, but it has one. Leave that token out.")
-    return torch.as_tensor(labels)
+    return grouping.labels(configuration)
 
 
 def cluster_sweep(cloud: Cloud, distance: Distance, thresholds: tuple[float, ...]) -> tuple[Tensor, Tensor]:

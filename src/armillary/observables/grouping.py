@@ -16,6 +16,7 @@ from scipy.spatial.distance import squareform
 
 from armillary.errors import ArgumentError
 from armillary.observables.cloud import Cloud
+from armillary.observables.declaration import as_tensor
 from armillary.observables.distances import Distance
 
 __all__ = [
@@ -278,6 +279,29 @@ class Grouping:
 
     distance: Distance
     rule: GroupingRule
+
+    def labels(self, configuration: object) -> torch.Tensor:
+        """The group of each token, numbered from 0 in order of first appearance; -1 for noise, a token in no group.
+
+        Args:
+            configuration: Rows `tokens dim`; normalized here, since a grouping is one of directions.
+
+        Returns:
+            int64 tensor `tokens`.
+
+        Raises:
+            ArgumentError: If a row has zero length, or there are fewer tokens than the rule needs.
+        """
+        cloud = Cloud(as_tensor(configuration), accumulate=torch.float64).after("normalize")
+        if cloud.tokens < self.rule.least:
+            raise ArgumentError(
+                f"Argument `configuration` must have at least {self.rule.least} tokens for {self}, but it has "
+                f"{cloud.tokens}. Give more tokens, or choose another rule."
+            )
+        labels = labels_of(cloud, self)[0]
+        if labels is None:
+            raise ArgumentError("Argument `configuration` must have no zero row, but it has one. Leave that token out.")
+        return torch.as_tensor(labels)
 
     def __str__(self) -> str:
         unit = self.distance.unit if isinstance(self.rule, _Threshold) else ""
