@@ -110,10 +110,20 @@ def test_json_lists_every_pair_with_verdict_numbers_floor_and_reason(armillary, 
     assert kept["verdict"] == "proved and survived" and "divided out" in kept["reason"]
 
 
+def test_one_transformation_is_printed_with_intervals_and_relative_changes_and_many_say_where_they_stand(
+    armillary, tiny
+) -> None:
+    one = armillary(*tiny, "--layers", "2", "--transformations", "row-scale").out
+    assert re.search(r"as given +changes by -?[0-9.]+ \[-?[0-9.]+, -?[0-9.]+\] \([-+][0-9.]+%\)\n", one)
+    assert "Intervals and relative" not in one
+    many = armillary(*tiny, "--layers", "2", "--out", "other").out
+    assert "Intervals and relative changes: on the page, in --json" in many
+
+
 def test_one_document_gives_verdicts_without_intervals_and_says_so(armillary, tiny) -> None:
     options = [*tiny[:-1], 1]
     seen = armillary(*options, "--layers", "2")
-    assert seen.code == 0 and "no change has an interval" in seen.out
+    assert seen.code == 0 and "no change has an interval" in seen.out and "layer 2, 1 document\n" in seen.out
     rows = json.loads(armillary(*options, "--layers", "2", "--out", "other", "--json").out)["verdicts"]
     assert all(row["low"] is None and row["documents"] <= 1 for row in rows)
     assert {"changes", "proved and survived"} <= {row["verdict"] for row in rows}
@@ -227,7 +237,13 @@ def test_gauges_have_a_condition_number_of_their_own_and_few_short_documents_unl
 def test_gauges_are_verified_and_their_numbers_judged_beside_the_transformations(armillary, tiny) -> None:
     options = ("--layers", "2", "--transformations", "orthogonal", "--gauges", "rotation,neuron-scaling")
     found = json.loads(armillary(*tiny, *options, "--json").out)
-    assert list(found["refused_gauges"]) == ["neuron-scaling"]
+    assert list(found["refused_gauges"]) == ["neuron-scaling"] and found["failed_gauges"] == {}
+    proof = found["verified_gauges"]["rotation"]
+    assert 0 < proof["difference"] < 1e-11 and proof["narrow_difference"] <= 10 * proof["output_floor"]
+    assert proof["proof"].startswith("rotation: logits move by") and "seed 0" in proof["label"]
+    heads = {row["head"] for row in found["gauges"] if row["place"] == "attention"}
+    assert heads == {None, *range(tiny_llama().config.num_attention_heads)}
+    assert {row["at"] for row in found["verdicts"]} == {"layer 2"}
     moved = {(r["place"], r["measurement"]) for r in found["gauges"] if r["verdict"] == "changes"}
     assert any(place == "stream" and "kurtosis" in number for place, number in moved)
     assert not {number for place, number in moved if place == "stream" and "overlap" in number}

@@ -46,6 +46,9 @@ def test_every_gauge_that_a_family_admits_leaves_its_outputs_unchanged(family: s
 
 CONTROLS = {
     "rotation-without-folding": "llama",
+    "fold-without-biases": "gpt2",
+    "head-permutation-across-key-groups": "llama",
+    "value-bias-dropped": "qwen2",
     "full-rotation-of-layer-norms": "gpt2",
     "stream-scale-with-eps-kept": "llama",
     "general-query-key-under-rotary": "llama",

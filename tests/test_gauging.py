@@ -61,6 +61,14 @@ def test_stream_numbers_of_an_rms_decoder_survive_every_gauge_and_coordinate_num
     assert moved == {f"{one} | as given" for one in coordinates}
 
 
+def test_the_proof_of_a_scaled_stream_says_what_keeping_eps_would_have_moved() -> None:
+    decoder = decoder_of("llama")
+    found = am.numbers_under(decoder, IDS, {"s": am.StreamScale(10.0)}, layers=(1,), measurements=SMALL)
+    kept = am.GaugeTrial(decoder, IDS).proof(controls()["stream-scale-with-eps-kept"]).difference
+    assert found.under["s"].proof.endswith(f"; with eps kept they would move by {kept:.1e}") and kept > 1e-4
+    assert not [entry for entry in judged(found, "s") if entry[2] != "proved and survived"]
+
+
 def test_the_stream_under_a_rotation_is_the_stream_times_that_matrix() -> None:
     decoder = decoder_of("llama")
     trial = am.GaugeTrial(decoder, IDS)

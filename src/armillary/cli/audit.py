@@ -313,22 +313,29 @@ def _matrix(path: str) -> Transformation:
 
 def _told(found: dict[str, Audit], gauged: _Gauged | None, *, content: dict[str, Any], as_json: bool) -> None:
     """The verdicts: as one JSON object, or as a table for each place."""
-    from armillary.invariance.table import LEGEND, text_table
+    from armillary.invariance.table import ELSEWHERE, LEGEND, has_intervals, text_table
     from armillary.invariance.verdicts import WORDS
 
     some = next(iter(found.values()))
     if as_json:
-        rows = [{"place": place, **row} for place, one in found.items() for row in one.rows()]
+        rows = [{"at": place, **row} for place, one in found.items() for row in one.rows()]
         words = {"verdicts": rows, "without_claims": list(some.without_claims), "documents": some.documents}
-        told = {} if gauged is None else {"gauges": gauged.rows, "refused_gauges": dict(gauged.numbers.refused)}
+        told = {} if gauged is None else {
+            "gauges": gauged.rows,
+            "verified_gauges": gauged.numbers.proofs(),
+            "refused_gauges": dict(gauged.numbers.refused),
+            "failed_gauges": dict(gauged.numbers.failed),
+        }  # fmt: skip
         terminal.print_json({**content, **words, **told, "words": dict(WORDS)})
         return
     width = shutil.get_terminal_size((120, 24)).columns
     for place, one in found.items():
-        typer.echo(f"{place}, {one.documents} documents\n")
+        typer.echo(f"{place}, {one.documents} document{'s' * (one.documents != 1)}\n")
         typer.echo(text_table(one, width=width))
         typer.echo("")
     typer.echo(LEGEND)
+    if not all(has_intervals(one, width=width) for one in found.values()):
+        typer.echo(ELSEWHERE)
     if some.documents == 1:
         typer.echo("One document: verdicts stand, but no change has an interval.")
     if some.without_claims:

@@ -10,13 +10,14 @@ from armillary.terms import measurement_name, measurement_words
 if TYPE_CHECKING:
     from armillary.invariance.judgment import Audit, Judgment
 
-__all__ = ["LEGEND", "text_table"]
+__all__ = ["ELSEWHERE", "LEGEND", "has_intervals", "text_table"]
 
 LEGEND = (
     "proved: proved and survived; survived: not moved, nothing proved; a number: the change, mean over documents; "
     "(witness): stays here and changes on a witness; ~: single documents move, their mean is not resolved; "
     "REFUTED: a claim that does not hold"
 )
+ELSEWHERE = "Intervals and relative changes: on the page, in --json, and here for a transformation that is named alone."
 
 _WORDS = {"proved and survived": "proved", "undefined": "undef.", "not resolved": "unresolved"}
 
@@ -29,9 +30,8 @@ def text_table(audit: Audit, *, width: int = 100) -> str:
         width: Characters that the table may take across.
     """
     left = _labels(_together(audit.measurements))
-    full = _columns(audit, _in_full)
-    if _across(left, full) <= width:
-        return "\n".join(_block(left, full))
+    if has_intervals(audit, width=width):
+        return "\n".join(_block(left, _columns(audit, _in_full)))
     short = _columns(audit, _in_short)
     gap = max((len(text) for column in short for text in column), default=0) + 1
     lead = max((len(text) for text in left), default=0) + 1
@@ -40,6 +40,16 @@ def text_table(audit: Audit, *, width: int = 100) -> str:
     for start in range(0, len(short), fit):
         lines += [*_block(left, short[start : start + fit]), ""]
     return "\n".join(lines[:-1])
+
+
+def has_intervals(audit: Audit, *, width: int) -> bool:
+    """Whether all columns fit beside each other with intervals and relative changes.
+
+    Args:
+        audit: The judgments.
+        width: Characters that the table may take across.
+    """
+    return _across(_labels(_together(audit.measurements)), _columns(audit, _in_full)) <= width
 
 
 def _together(measurements: Sequence[str]) -> list[str]:
@@ -102,7 +112,7 @@ def _in_full(one: Judgment) -> str:
     if verdict.word == "proved and survived":
         return "proved, survived"
     if verdict.word in ("changes", "claim refuted"):
-        return str(one).partition(" (")[0] if not one.on_witness_only else f"{verdict.word} on a witness"
+        return str(one) if not one.on_witness_only else f"{verdict.word} on a witness"
     return verdict.word
 
 

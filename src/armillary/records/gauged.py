@@ -135,7 +135,7 @@ class GaugedNumbers:
         )
 
     def rows(self, *, level: float, resamples: int, seed: int) -> list[dict[str, Any]]:
-        """Every verdict as plain data for strict JSON: gauge, place, measurement, layer, and what a verdict holds.
+        """Every verdict as plain data for strict JSON: gauge, place, measurement, layer, head, what a verdict holds.
 
         Args:
             level: nominal coverage of the intervals.
@@ -143,12 +143,30 @@ class GaugedNumbers:
             seed: of the resampling.
         """
         return [
-            {"gauge": gauge, "place": number.place, "measurement": number.number, "layer": number.layer, **one.row()}
+            {
+                "gauge": gauge,
+                "place": number.place,
+                "measurement": number.number,
+                "layer": number.layer,
+                "head": number.head,
+                **one.row(),
+            }
             for gauge in self.under
             for number, one in zip(
                 self.numbers, self.verdicts(gauge, level=level, resamples=resamples, seed=seed), strict=True
             )
         ]
+
+    def proofs(self) -> dict[str, dict[str, Any]]:
+        """What verified each gauge as plain data for strict JSON; None where the decoder is float64 itself."""
+        return {
+            name: {
+                "label": one.label,
+                **{word: None if (value := getattr(one, word)) != value else value for word in _PROOF},
+                "proof": one.proof,
+            }
+            for name, one in self.under.items()
+        }
 
     def dataset(self) -> xr.Dataset:
         """All of it as a labeled dataset over gauge, number and document, with axes of its own."""

@@ -14,9 +14,11 @@ import torch
 
 from armillary.errors import ArgumentError
 from armillary.models.anatomy import Decoder
+from armillary.models.gauges.controls import KeptEpsilon
 from armillary.models.gauges.declaration import Gauge
 from armillary.models.gauges.listing import gauges_of
 from armillary.models.gauges.places import overheard
+from armillary.models.gauges.scale import StreamScale
 from armillary.models.gauges.verification import GaugeTrial, Untie, require_held
 from armillary.observables.declaration import Measurement
 from armillary.records.gauged import GaugedNumbers, UnderGauge
@@ -100,13 +102,16 @@ def numbers_under(
             failed[name] = str(proof)
             continue
         require_held(proof)
+        after, words = heard[-1].table()[1].numpy(), str(proof)
+        if isinstance(gauge, StreamScale):
+            words += f"; with eps kept they would move by {trial.proof(KeptEpsilon(0, gauge.factor)).difference:.1e}"
         under[name] = UnderGauge(
             label=gauge.label,
-            proof=str(proof),
+            proof=words,
             difference=proof.difference,
             narrow_difference=proof.narrow_difference,
             output_floor=proof.floor,
-            after=heard[-1].table()[1].numpy(),
+            after=after,
             reasons=tuple(reason_for(gauge, number, heard[0].measurements.get(number)) for number in names),
         )
     if gauges is None:

@@ -21,11 +21,14 @@ from armillary.models.gauges.wiring import Wiring
 __all__ = [
     "CappedShift",
     "CenteredTie",
+    "DroppedValueBias",
+    "ForgottenBias",
     "FullRotation",
     "GeneralUnderPositions",
     "KeptEpsilon",
     "KnowingNeurons",
     "UnfoldedRotation",
+    "UngroupedHeads",
     "UnmovedBiases",
     "UnturnedOutputs",
     "VisibleKeyBias",
@@ -75,6 +78,29 @@ class UnfoldedRotation(_Control):
     def apply(self, wiring: Wiring) -> None:
         """Rotate."""
         rotated_stream(wiring, orthogonal(wiring.decoder.facts.width, generator_of(self.seed)))
+
+
+@dataclass(frozen=True)
+class ForgottenBias(_Control):
+    """Gains folded while the norms' biases are lost."""
+
+    name: ClassVar[str] = "fold-without-biases"
+    control: ClassVar[str] = "gains folded into their readers, biases of the norms forgotten"
+
+    def refusal(self, wiring: Wiring) -> str | None:
+        """No biases."""
+        return "its norms have no bias" if all(norm.bias is None for norm in wiring.norms) else None
+
+    def needs_own_head(self, wiring: Wiring) -> bool:
+        """As the fold does."""
+        return True
+
+    def apply(self, wiring: Wiring) -> None:
+        """Forget, then fold."""
+        for norm in wiring.norms:
+            if norm.bias is not None:
+                norm.bias.zero_()
+            fold(norm)
 
 
 @dataclass(frozen=True)
@@ -176,6 +202,46 @@ class UnturnedOutputs(_ConditionedControl):
             block.value.map_heads(given)
             for head, map_ in zip(wiring.columns(block), given.repeat_interleave(wiring.group, 0), strict=True):
                 out[:, head] = out[:, head] @ map_.T
+
+
+@dataclass(frozen=True)
+class DroppedValueBias(_Control):
+    """Value biases taken away and put nowhere."""
+
+    name: ClassVar[str] = "value-bias-dropped"
+    control: ClassVar[str] = "value biases set to zero, output biases left as they were"
+
+    def refusal(self, wiring: Wiring) -> str | None:
+        """No bias."""
+        return "its values have no bias" if wiring.blocks[0].value.bias is None else None
+
+    def apply(self, wiring: Wiring) -> None:
+        """Drop."""
+        for block in wiring.blocks:
+            bias = block.value.bias
+            assert bias is not None  # refused otherwise
+            block.value.put(block.value.matrix, torch.zeros_like(bias))
+
+
+@dataclass(frozen=True)
+class UngroupedHeads(_Control):
+    """Query heads moved on by one, across the groups that share keys and values."""
+
+    name: ClassVar[str] = "head-permutation-across-key-groups"
+    control: ClassVar[str] = "query heads in another order, the keys and values that they share left where they were"
+
+    def refusal(self, wiring: Wiring) -> str | None:
+        """Nothing is shared, or everything is."""
+        if wiring.group == 1:
+            return "every head has keys of its own"
+        return "all heads share their keys" if wiring.decoder.facts.key_value_heads == 1 else None
+
+    def apply(self, wiring: Wiring) -> None:
+        """Move queries on, and the columns that read the heads."""
+        for block in wiring.blocks:
+            bias, columns, out = block.query.bias, wiring.columns(block), block.attention_output.matrix
+            block.query.put(block.query.matrix.roll(1, 0), None if bias is None else bias.roll(1, 0))
+            out[:, columns.flatten()] = out[:, columns.roll(1, 0).flatten()]
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,8 @@ class GaugeProof:
         words = f"{self.gauge}: {self.compared} move by {self.difference:.1e} in float64"
         if self.floor == self.floor:
             words += f", by {self.narrow_difference:.1e} in the decoder's own type (rounding floor {self.floor:.1e})"
-        words += f"; {self.documents} documents of {self.tokens} tokens, largest {self.largest:.3g}"
+        many = f"{self.documents} document{'s' * (self.documents != 1)}"
+        words += f"; {many} of {self.tokens} tokens, largest {self.largest:.3g}"
         return words + ("; the unembedding was untied by copy" if self.untied else "")
 
 
