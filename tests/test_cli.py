@@ -836,7 +836,7 @@ def test_a_disk_that_fills_up_while_the_record_is_written_loses_nothing_and_the_
 
 
 def test_too_little_memory_is_one_sentence_and_a_fault_of_ours_keeps_its_traceback(
-    lab: Any, monkeypatch: pytest.MonkeyPatch
+    lab: Any, armillary: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     laboratory = importlib.import_module("armillary.studies.laboratory")
 
@@ -851,6 +851,12 @@ def test_too_little_memory_is_one_sentence_and_a_fault_of_ours_keeps_its_traceba
         monkeypatch.setattr(laboratory.Laboratory, "run", failing(error))
         outcome = lab()
         assert outcome.code == 2 and "Lower --batch-size or --max-tokens" in outcome.sentence and listing() == []
+    diagrams = importlib.import_module("armillary.studies.diagram.run")
+    monkeypatch.setattr(diagrams.Diagram, "run", failing(MemoryError()))
+    outcome = armillary("phase", "--preset", "perspective", "--quick")  # told of no option that it does not have
+    assert outcome.code == 2 and outcome.sentence.endswith("does not suffice. Lower --workers or --seeds.")
+    outcome = armillary("phase", "--preset", "perspective", "--quick", "--workers", "1", "--seeds", "8")
+    assert outcome.code == 2  # the options that were named are there
     monkeypatch.setattr(laboratory.Laboratory, "run", failing(RuntimeError("a fault")))
     with pytest.raises(RuntimeError, match="a fault"):
         lab()

@@ -7,7 +7,10 @@ import torch
 
 import armillary as am
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
 
 ATTENTION = am.AttentionDrift
 HEADS = am.Heads.gaussian(dim=3, heads=4, head_dim=2, seed=0)

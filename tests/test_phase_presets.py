@@ -6,9 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from armillary.dynamics import sweep
+from armillary.dynamics.pairs import SOFTMAX, Law
 from armillary.oracles import linear, overlap, sampling
 from armillary.sphere import orthogonal_groups, uniform
 from armillary.studies.averaged import averaged
+from armillary.studies.diagram.declaration import Axis
 from armillary.studies.diagram.registry import preset_named
 from armillary.studies.diagram.run import Diagram
 from armillary.studies.phase import (
@@ -18,6 +21,7 @@ from armillary.studies.phase import (
     group_count,
     lifetimes,
     negative_beta,
+    perspective,
     speeds,
     staircase,
 )
@@ -89,8 +93,19 @@ def test_orthonormal_tokens_follow_the_equations_of_each_placement(scheme):
     found = speeds.measure(cell, [0])
     law = overlap.scheme_overlap(cell["time"], scheme=scheme, tokens=16, beta=2.0, alpha=1.0, switch=1.0)
     np.testing.assert_allclose(found["overlap"][0], law, atol=1e-6)
+    assert found["initial_speed"][0] == pytest.approx(
+        overlap.scheme_rate(scheme, tokens=16, beta=2.0, alpha=1.0), rel=1e-12
+    )
     assert found["half_time"][0] == pytest.approx(speeds.half_time(scheme, beta=2.0), abs=2e-3)
     assert found["end_exponent"][0] == pytest.approx(speeds.END[scheme], rel=4e-3)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "speed"), [("post", 0.13899), ("sqrt depth", 0.13899), ("peri", 0.25483), ("ngpt", 0.25483)]
+)
+def test_eight_orthonormal_tokens_start_at_the_speed_of_their_placement(scheme, speed):
+    cell = _cell(speeds.PRESET, scheme=scheme, start=speeds.ORTHONORMAL, beta=2.0, tokens=8, time=(0.0, 8.0, 16.0))
+    assert speeds.measure(cell, [0])["initial_speed"][0] == pytest.approx(speed, abs=1e-5)
 
 
 def test_two_tokens_meet_when_their_law_says():
@@ -100,6 +115,24 @@ def test_two_tokens_meet_when_their_law_says():
     found = consensus_times.measure(cell, [3])
     assert 10 ** found["log_time"][0] == pytest.approx(law, rel=1e-5)
     assert found["met"][0] == 1
+
+
+@pytest.mark.parametrize(("beta", "dim"), [(0.1, 128), (1.0, 32), (1.0, 2), (4.0, 8)])
+def test_times_of_consensus_are_those_of_a_finer_run_without_merging(beta, dim):
+    cell = _cell(consensus_times.PRESET, beta=beta, dim=dim, until=1e3)
+    found = 10 ** consensus_times.measure(cell, range(16))["log_time"]
+    starts = np.stack([sweep.in_their_span(uniform(tokens=32, dim=dim, seed=seed).numpy()) for seed in range(16)])
+    exact = sweep.sweep(
+        starts,
+        law=Law(SOFTMAX, beta, 1.0, True),
+        times=np.array([1e3]),
+        rtol=1e-9,
+        atol=1e-10,
+        above=0.999,
+        within=None,
+    )
+    np.testing.assert_allclose(found, exact.gathered_at, rtol=3e-4)
+    assert np.median(found) == pytest.approx(np.median(exact.gathered_at), rel=5e-5)
 
 
 def test_what_is_not_met_by_the_last_time_is_undefined_and_the_median_knows():
@@ -153,7 +186,52 @@ def test_a_mean_over_one_seed_has_no_interval_and_over_none_is_no_finding():
     assert both.low < 2 < both.high
 
 
+CIRCLE = 3.17  # where the two statistics differ most
+
+
+def test_the_edge_in_high_dimension_is_that_of_orthonormal_tokens_and_both_statistics_are_given_on_the_circle(tmp_path):
+    def found(beta, dim, seeds):
+        axes = (Axis("beta", beta, "beta"), Axis("dim", dim, "dimension d"))
+        grid = replace(perspective.PRESET.quick, axes=axes, seeds=seeds, along=(Axis("time", (30.0,), "time s"),))
+        record = Diagram(preset=perspective.PRESET, grid=grid, size="small").run(tmp_path / f"dim-{dim[0]}")
+        return {one["words"]: one for one in record.provenance["findings"]}
+
+    assert perspective.boundary(30.0) == pytest.approx(6.9, abs=0.05)
+    assert overlap.merge_time(tokens=32, beta=perspective.boundary(30.0), stop=0.999) == pytest.approx(30.0)
+    high = found(tuple(np.linspace(6.0, 8.0, 9).tolist()), (128,), 32)
+    edge = high["beta at which the share of a system falls through 1/2, d = 128"]
+    assert edge["value"] == pytest.approx(6.9, abs=0.4)
+    assert edge["expected"] == pytest.approx(perspective.boundary(30.0))
+    assert edge["low"] < edge["value"] < edge["high"]
+    low = found((CIRCLE,), (2,), 128)
+    share, together = (
+        low[f"share of {what}, d = 2, beta = 3.17"]
+        for what in ("pairs that have met", "systems that have met as a whole")
+    )
+    assert share["value"] == pytest.approx(0.594, abs=0.03)
+    assert together["value"] == pytest.approx(0.133, abs=0.03)
+
+
+def test_a_share_falls_through_one_half_between_two_values_or_has_no_edge():
+    betas = np.array([1.0, 2.0, 3.0, 4.0])
+    assert perspective.edge(betas, np.array([1.0, 0.8, 0.2, 0.0])) == pytest.approx(2.5)
+    assert perspective.edge(betas, np.array([1.0, 0.4, 0.9, 0.4])) == pytest.approx(3.8)  # for good
+    assert math.isnan(perspective.edge(betas, np.ones(4)))
+    assert math.isnan(perspective.edge(betas, np.zeros(4)))
+
+
+def test_a_system_without_a_number_is_not_counted_as_apart(monkeypatch):
+    plain = sweep.sweep
+    monkeypatch.setattr(sweep, "sweep", lambda *args, **options: plain(*args, **options, most=3))
+    found = perspective.measure(_cell(perspective.PRESET, beta=5.0, dim=2, time=(1e-3, 30.0)), range(2))
+    assert np.isnan(found["together"]).all()
+    assert np.isnan(found["share_above"]).all()
+    assert found["together_in_time"][0] == 0
+    assert math.isnan(found["together_in_time"][1])
+
+
 TINY = {
+    "perspective": {"beta": (3.0, 6.5, 7.0, 7.5), "dim": (2, 128)},
     "attention-networks": {"network": ("attention", "attention + skip")},
     "group-count": {"beta": (9.0, 16.0, 25.0), "tokens": (60,)},
     "lifetimes": {"beta": (9.0, 12.0), "angle": (90.0,), "first": (8,)},

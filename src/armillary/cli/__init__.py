@@ -15,7 +15,7 @@ import threading
 import typer
 
 from armillary.cli import audit, check, diagnose, export, lab, phase, report, resist, simulate, train
-from armillary.cli.refusals import is_out_of_memory, parser_words, refuse, with_options
+from armillary.cli.refusals import is_out_of_memory, memory_words, parser_words, refuse, with_options
 from armillary.errors import ArmillaryError, Interrupted
 
 __all__ = ["app", "main"]
@@ -52,8 +52,9 @@ def main() -> None:
     arguments = sys.argv[1:] or ["--help"]
     if threading.current_thread() is threading.main_thread():  # being asked to end is an interrupt too
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    commands = typer.main.get_command(app)
     try:
-        code = typer.main.get_command(app).main(arguments, prog_name="armillary", standalone_mode=False)
+        code = commands.main(arguments, prog_name="armillary", standalone_mode=False)
     except ArmillaryError as error:
         code = refuse(with_options(str(error), arguments), error.exit_code)
     except typer.exceptions.TyperException as error:  # a wrong option: the parser's own sentence
@@ -65,7 +66,7 @@ def main() -> None:
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        code = refuse("The memory of this machine does not suffice. Lower --batch-size or --max-tokens.", 2)
+        code = refuse(memory_words(commands, arguments), 2)
     else:
         if code == Interrupted.exit_code:  # before the command had begun: the parser ends without a word
             refuse("Interrupted; nothing was changed.", code)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import typer
 
-__all__ = ["is_out_of_memory", "parser_words", "refuse", "with_options"]
+__all__ = ["is_out_of_memory", "memory_words", "parser_words", "refuse", "with_options"]
 
 _OPTIONS = {
     "preset": "--preset",
@@ -108,6 +109,15 @@ def parser_words(sentence: str, arguments: Sequence[str]) -> str:
     unknown = arguments[0].startswith("-") or said.startswith("No such command")
     command = "" if unknown else f"{arguments[0]} "
     return f"{said}{got}. See `armillary {command}--help`."
+
+
+def memory_words(commands: Any, arguments: Sequence[str]) -> str:
+    """That the memory does not suffice, and which options of the command that ran take less of it."""
+    command = getattr(commands, "commands", {}).get(arguments[0])
+    known = {option for one in getattr(command, "params", ()) for option in one.opts}
+    options = [one for one in ("--batch-size", "--max-tokens", "--tokens", "--workers", "--seeds") if one in known][:2]
+    remedy = f"Lower {' or '.join(options)}" if options else "Ask for less, or take a larger machine"
+    return f"The memory of this machine does not suffice. {remedy}."
 
 
 def is_out_of_memory(error: BaseException) -> bool:

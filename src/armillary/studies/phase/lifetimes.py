@@ -1,4 +1,4 @@
-"""How long two clusters stay apart: simulated lifetimes beside the quadrature of their law and its asymptote."""
+"""How long two clusters stay apart: simulated lifetimes beside the quadrature of their law."""
 
 from __future__ import annotations
 

@@ -42,11 +42,12 @@ def measure(cell: Cell, seeds: Sequence[int]) -> dict[str, np.ndarray]:
         uniform_starts(tokens=tokens, dim=dim, seeds=list(seeds)), law=Law(SOFTMAX, float(cell["beta"]), 1.0, True),
         times=np.asarray(cell["time"]), rtol=rtol, atol=rtol / 10, above=float(cell["above"]), within=None,
     ).share_above  # fmt: skip
+    together = np.where(np.isnan(share), np.nan, share == 1.0)
     return {
         "share_above": share[:, -1],
-        "together": (share[:, -1] == 1.0).astype(float),
+        "together": together[:, -1],
         "share_above_in_time": share.mean(axis=0),
-        "together_in_time": (share == 1.0).mean(axis=0),
+        "together_in_time": together.mean(axis=0),
     }
 
 
@@ -185,6 +186,7 @@ PRESET = Preset(
         Result(
             name="together", dims=(SEED,), symbol="all together",
             definition="1 where every pair of a system is above the threshold at the last time, else 0",
+            undefined="the system took too many steps",
             lowest=0.0, highest=1.0,
         ),
         Result(

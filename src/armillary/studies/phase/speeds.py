@@ -48,7 +48,7 @@ def fields(beta: float, *, alpha: float, switch: float) -> dict[str, VelocityFie
 
 
 def measure(cell: Cell, seeds: Sequence[int]) -> dict[str, np.ndarray]:
-    """Mean overlap of directions at every time, the time to half, and the exponent of the end.
+    """Mean overlap of directions at every time, its first rate, the time to half, and the exponent of the end.
 
     Args:
         cell: scheme, start, beta, tokens, dim, alpha, switch, time, rtol.
@@ -68,8 +68,17 @@ def measure(cell: Cell, seeds: Sequence[int]) -> dict[str, np.ndarray]:
         _end_exponent(str(cell["scheme"]), np.asarray(times), *row, cell["alpha"])
         for row in zip(apart, radius, strict=True)
     ]
-    found = {"overlap": 1 - apart, "half_time": halves, "end_exponent": np.asarray(ends)}
+    first = _initial_speeds(field, starts).numpy()
+    found = {"overlap": 1 - apart, "initial_speed": first, "half_time": halves, "end_exponent": np.asarray(ends)}
     return {name: np.repeat(row, len(seeds), axis=0) if len(row) < len(seeds) else row for name, row in found.items()}
+
+
+def _initial_speeds(field: VelocityField, starts: Float[Tensor, "systems tokens dim"]) -> Float[Tensor, systems]:
+    """d/ds of the mean overlap over distinct pairs at s = 0, of unit rows."""
+    moved = torch.stack([field.during(0.0).velocity(0.0, start) for start in starts])
+    turned = moved - (moved * starts).sum(-1, keepdim=True) * starts
+    tokens = starts.shape[-2]
+    return 2 * (turned @ starts.mT).sum((-2, -1)) / (tokens * (tokens - 1))
 
 
 def _distances(states: Float[Tensor, "systems times tokens dim"]) -> tuple[np.ndarray, np.ndarray]:
@@ -108,12 +117,13 @@ def _clock(scheme: str, times: np.ndarray, radius: np.ndarray, alpha: float) -> 
     return np.broadcast_to(even, radius.shape)
 
 
+INITIAL = ("orthonormal tokens: 2 / (e^β + n - 1)", "orthonormal tokens: 2 / sqrt(e^{2 β} + n - 1), times α for ngpt")
 END = {"post": -2.0, "ngpt": -2.0, "sqrt depth": -4.0, "pre": -2.0, "mix": -2.0, "peri": -2.0}
 CLOCK = {"post": "s", "ngpt": "alpha s", "sqrt depth": "sqrt(s + 1)", "pre": "ln r", "mix": "ln r", "peri": "ln r"}
 
 
 def findings(dataset: xarray.Dataset, choices: Mapping[str, Any]) -> list[Finding]:
-    """Time to half of uniform starts beside the law of orthonormal ones, and the exponent of the end."""
+    """Speed at the start and time to half beside the laws of orthonormal starts, and the exponent of the end."""
     found: list[Finding] = []
     beta = float(dataset["beta"].values[0])
     for scheme in dataset["scheme"].values.tolist():
@@ -125,6 +135,10 @@ def findings(dataset: xarray.Dataset, choices: Mapping[str, Any]) -> list[Findin
                 found.append(Finding(words=words, value=float(here[0]), expected=law, source=source))
             else:
                 found += averaged(here, words, choices, expected=law, source=source)
+        first = dataset["initial_speed"].sel(scheme=scheme, start=UNIFORM, beta=beta).values
+        rate = laws.scheme_rate(scheme, tokens=FIXED["tokens"], beta=beta, alpha=FIXED["alpha"])
+        words = f"speed of the overlap at the start, {scheme}, {UNIFORM} start"
+        found += averaged(first, words, choices, expected=rate, source=INITIAL[scheme in ("peri", "ngpt")])
         end = dataset["end_exponent"].sel(scheme=scheme, start=UNIFORM, beta=beta).values
         words = f"exponent of 1 - c in {CLOCK[scheme]} at the end, {scheme}"
         found += averaged(end, words, choices, expected=END[scheme], source="the same")
@@ -181,6 +195,9 @@ PRESET = Preset(
             name="overlap", dims=("seed", "time"), symbol="c", definition="mean overlap over distinct pairs of "
             "directions",
             lowest=-1.0, highest=1.0,
+        ),
+        Result(
+            name="initial_speed", dims=("seed",), symbol="c'(0)", definition="d/ds of the mean overlap at s = 0",
         ),
         Result(
             name="half_time", dims=("seed",), symbol="s(1/2)", definition="time at which the mean overlap passes 1/2",
