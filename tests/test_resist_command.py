@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import armillary as am
 import tiny
 from armillary.cli import app
-from armillary.errors import UnsoundError
+from armillary.errors import ArgumentError, UnsoundError
 from armillary.studies.resistance.crossed import crossed_estimate
 from armillary.studies.resistance.verdict import _frozen_words, difference, trained_minus_initial, verdict
 
@@ -132,6 +132,25 @@ def test_layers_that_leave_the_way_open_give_no_finding_about_identity_matrices(
         names = [one.name for one in verdict(am.Record.open(out))]
         assert any(name.startswith("identity matrices") for name in names) == found
         assert ("all MLPs removed" in names) == (layers != "0")
+
+
+def test_checkpoints_of_three_seeds_give_trained_minus_its_own_first_weights(model, texts, tmp_path) -> None:
+    for seed in range(3):
+        for step in (0, 40):
+            tiny.saved(tiny.tiny_llama(layers=3, seed=10 * seed + step), tmp_path / f"c/arm-seed{seed}/step-{step:05d}")
+    asked = options(model, texts, "--out", str(tmp_path / "record"), "--quiet", "--checkpoints")
+    asked[asked.index(RUNGS)] = "trained"
+    with pytest.raises(ArgumentError, match="NAME-checkpoints"):
+        CliRunner().invoke(app, [*asked, str(tmp_path / "nowhere")], catch_exceptions=False)
+    CliRunner().invoke(app, [*asked, str(tmp_path / "c")], catch_exceptions=False)
+    record = am.Record.open(tmp_path / "record")
+    found = {one.name: one for one in verdict(record)}["trained minus its own first weights, arm"]
+    assert "3 seeds" in found.estimate.unit
+    course = record.dataset["mean_overlap"].sel(layer=2, tap="block", tokens="without_first", preparation="normalize")
+    apart = [course.sel(condition=f"arm-seed{k}-last") - course.sel(condition=f"arm-seed{k}-first") for k in range(3)]
+    assert found.estimate.value == pytest.approx(float(np.mean(apart)), abs=1e-12)
+    hashes = {one["weight_hash"] for name, one in record.study["rungs"].items() if name.startswith("arm")}
+    assert len(hashes) == 6
 
 
 def test_contrasts_are_paired_by_document(run: tuple[Any, Path]) -> None:

@@ -61,6 +61,10 @@ def resist(
     max_documents: Annotated[int, typer.Option(min=1, help="How many documents.")] = 32,
     max_tokens: Annotated[int, typer.Option(min=4, help="Tokens of each document.")] = 256,
     rungs: Annotated[list[str] | None, typer.Option(help=f"Which rungs: {RUNGS} Default: all that apply.")] = None,
+    checkpoints: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder of checkpoints that train left: first and last of each run are rungs."),
+    ] = None,
     layers: Annotated[str | None, typer.Option(help="Measured layers, such as 0,5,10-30. Default: all.")] = None,
     part: Annotated[str, typer.Option(help=f"{', '.join(PARTS)}: {'; '.join(PARTS.values())}.")] = "ladder",
     full: Annotated[bool, typer.Option("--full", help="With --part dimension or scale: the larger grid.")] = False,
@@ -111,6 +115,7 @@ def resist(
     with terminal.interruptible(out):
         study = _study(
             source, corpus, max_documents=max_documents, max_tokens=max_tokens, rungs=rungs,
+            checkpoints=checkpoints or [],
             layers=None if ranges is None else sorted({layer for one in ranges for layer in one}), seed=seed,
             level=level, chunk=chunk, threads=threads,
         )  # fmt: skip
@@ -140,10 +145,12 @@ def _refuse_what_needs_a_decoder(context: typer.Context, part: str) -> None:
 
 def _study(
     source: Source, corpus: Corpus, *, max_documents: int, max_tokens: int, rungs: list[str] | None,
-    layers: list[int] | None, seed: int, level: float, chunk: int, threads: int,
+    checkpoints: list[Path], layers: list[int] | None, seed: int, level: float, chunk: int, threads: int,
 ) -> Resistance:  # fmt: skip
+    from armillary.studies.resistance.checkpoints import checkpoint_rungs
     from armillary.studies.resistance.study import Resistance
 
+    further = checkpoint_rungs(checkpoints)
     decoder = source.load()
     if decoder.tokenizer is None:
         raise ArgumentError(
@@ -164,6 +171,7 @@ def _study(
         evaluation,
         calibration,
         rungs=named,
+        further=further,
         layers=layers,
         level=level,
         seed=seed,

@@ -12,6 +12,7 @@ import numpy as np
 from armillary.errors import ArgumentError, UnsoundError
 from armillary.estimates import Estimate, estimate
 from armillary.studies.resistance.budget import clustering_budget
+from armillary.studies.resistance.checkpoints import arm_of
 from armillary.studies.resistance.crossed import FEWEST_SEEDS, crossed_estimate
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def verdict(record: Record) -> tuple[Finding, ...]:
         record: A record of `armillary resist`.
     """
     found: list[Finding] = []
-    for make in (_budget, _removed, _trained_against_fresh, _circuits, _specific, _idealized, _order):
+    for make in (_budget, _removed, _own_first, _trained_against_fresh, _circuits, _specific, _idealized, _order):
         for number, tail in VIEWS:
             try:
                 found += make(record, number, tail)
@@ -177,6 +178,35 @@ def _removed(record: Record, number: Number, tail: str) -> Iterator[Finding]:
         f"Mean overlap is {level} there; minus that of the decoder as trained:",
         "a model that was trained without MLPs: this one was cut, and its loss is far from that of a decoder.",
     )
+
+
+def _own_first(record: Record, number: Number, tail: str) -> Iterator[Finding]:
+    """Checkpoints of decoders trained here: the last minus the first of the same run."""
+    layer, study = _depth(record, 2 / 3), record.study
+    runs: dict[str, list[np.ndarray]] = {}
+    for name in _names(record):
+        first = str(study["rungs"][name]["neighbor"])
+        if (arm := arm_of(name)) and first in _names(record):
+            apart = _values(record, name, layer, number) - _values(record, first, layer, number)
+            runs.setdefault(arm, []).append(apart)
+    for arm, values in runs.items():
+        table = np.stack(values, axis=1)
+        if crossed := len(values) >= FEWEST_SEEDS:
+            choices = {name: study[name] for name in ("level", "resamples", "seed")}
+            change = crossed_estimate(table, **choices)
+        else:
+            change = _estimated(record, table.mean(axis=1))
+        answer = _sign(change)
+        words = {"higher": "raised", "lower": "lowered"}.get(answer, "did not resolvably change")
+        yield Finding(
+            f"trained minus its own first weights, {arm}{tail}",
+            f"What did training do to mean overlap at block {layer} in {arm}{tail}?",
+            change,
+            answer,
+            f"Training {words} it, {len(values)} run{'s' if len(values) > 1 else ''}; last checkpoint minus the first:",
+            "what training does to a decoder of another size or on other texts"
+            + ("." if crossed else f"; with fewer than {FEWEST_SEEDS} seeds, what another seed would give."),
+        )
 
 
 def _trained_against_fresh(record: Record, number: Number, tail: str) -> Iterator[Finding]:
