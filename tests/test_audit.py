@@ -19,6 +19,7 @@ from armillary.invariance.trial import witnessed
 from armillary.invariance.witnesses import WITNESSES
 from armillary.observables.alignment import exponential_overlap, mean_overlap, overlaps, squared_mean_direction
 from armillary.observables.attention_declaration import map_numbers
+from armillary.observables.between import BETWEEN_LAYERS, between_layers
 from armillary.observables.claims import Claim
 from armillary.observables.cloud import STEPS, Calibration, Cloud
 from armillary.observables.clustering import cluster_count, clustering_order_parameter, noise_share
@@ -333,6 +334,43 @@ def test_numbers_between_layers_are_tried_with_one_transformation_of_both_and_ke
     }  # fmt: skip
     assert cka["row scale"] == cka["general linear, k=4"] == "changes"
     assert words(found, numbers[1])["row scale"] == "proved and survived"
+
+
+def test_a_false_claim_of_a_number_between_layers_is_refuted_by_a_pair_of_witnesses() -> None:
+    @between_layers(symbol="r", source="here", claims=[Claim(Translation, "wrong on purpose")])
+    def directions_gained(spectrum, other):
+        """How many singular values above 1e-5 of the largest one cloud has more than the other."""
+        return ((spectrum > 1e-5 * spectrum[..., :1]).sum(-1) - (other > 1e-5 * other[..., :1]).sum(-1)).double()
+
+    try:
+        asked = [against(directions_gained.after(), Cloud(cloud(3)), "embedding")]
+        later = cloud(3).roll(1, dims=-1)
+        alone = audit(asked, later, transformations=[Translation(1.0, 0)], witnesses=(), **CHOICES)
+        assert [one.verdict.word for one in alone.judgments] == ["proved and survived"]
+        (refuted,) = audit(asked, later, transformations=[Translation(1.0, 0)], **CHOICES).refuted
+        assert refuted.witness is not None and refuted.witness.witness == "rank-deficient cloud and one far token"
+        assert (refuted.witness.before, refuted.witness.after) == (-3.0, -2.0)
+    finally:
+        del BETWEEN_LAYERS["directions_gained"]
+
+
+def test_a_false_claim_of_invertible_maps_is_refuted_where_the_given_matrix_hides_it() -> None:
+    @observable(symbol="x", source="here", claims=[Claim(GeneralLinear, "wrong on purpose")])
+    def participation_again(spectrum):
+        """Participation rank."""
+        return spectrum.square().sum(-1).square() / spectrum.pow(4).sum(-1)
+
+    try:
+        given = Linear(torch.diag(torch.tensor([2.0] * 11 + [1.0])), name="mine")
+        rows = cloud(3)
+        rows[..., -1] = 0.0  # all that the matrix does to these is to double them
+        numbers = [participation_again.after(), participation_rank.after()]
+        alone = audit(numbers, rows, transformations=[given], witnesses=(), **CHOICES)
+        assert [one.verdict.word for one in alone.judgments] == ["proved and survived", "survived"]
+        found = audit(numbers, rows, transformations=[given], **CHOICES)
+        assert [one.verdict.word for one in found.judgments] == ["claim refuted", "survived"]
+    finally:
+        del OBSERVABLES["participation_again"]
 
 
 def test_numbers_of_an_attention_map_that_see_overlaps_see_directions_only() -> None:

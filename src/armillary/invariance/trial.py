@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -12,10 +13,12 @@ from armillary.invariance.against import Against
 from armillary.invariance.floors import floors, least_floors
 from armillary.invariance.judgment import Finding, Tried
 from armillary.invariance.moved import moved, value_of
+from armillary.invariance.proofs import proof
 from armillary.invariance.witnesses import RESOLUTION, WITNESSES, Witness, for_witness
 from armillary.observables.cloud import Calibration, Cloud
 from armillary.observables.declaration import Measurement
 from armillary.transformations.declaration import Transformation
+from armillary.transformations.linear import Linear
 
 __all__ = ["tried", "witnessed"]
 
@@ -61,6 +64,9 @@ def witnessed(
 ) -> tuple[Finding, ...]:
     """The witnesses on which a number moves under a transformation, by more than rounding.
 
+    A number between layers is tried on pairs of witnesses of one shape. A given matrix is tried by another one of its
+    condition number: what is claimed of it is claimed of every invertible matrix; where nothing is, it stays untried.
+
     Args:
         transformations: What is done to them; each in the dimension of the witness.
         measurements: What is measured.
@@ -69,21 +75,49 @@ def witnessed(
     Returns:
         One for each measurement, transformation and witness where something moved, in this order of witnesses.
     """
-    found = []
-    measurements = [one for one in measurements if not isinstance(one, Against)]  # a witness is one configuration
+    single = [one for one in measurements if not isinstance(one, Against)]
+    between = [one for one in measurements if isinstance(one, Against)]
+    found: list[tuple[int, Finding]] = []
     for alike in _by_shape(witnesses):
-        means = torch.stack([one.calibration.mean for one in alike])
-        cloud = Cloud(torch.stack([one.rows for one in alike]), calibration=Calibration(means, (0,)))
-        cloud.resolution = RESOLUTION
-        defined = [one for one in measurements if not bool(value_of(one, cloud).isnan().all())]
-        fitting = [(str(t), made) for t in transformations if (made := for_witness(t, cloud.dim)) is not None]
-        result = tried(cloud, [made for _, made in fitting], defined, floor_documents=len(alike))
-        for t, m, w in np.argwhere(_moved(result)).tolist():
-            ends = float(result.before[w, m]), float(result.after[t, w, m]), float(result.floors[t, w, m])
-            found.append(Finding(str(defined[m]), fitting[t][0], alike[w].name, *ends))
-        cloud.forget()
-    order = [one.name for one in witnesses]
-    return tuple(sorted(found, key=lambda one: order.index(one.witness)))
+        places, names = [witnesses.index(one) for one in alike], [one.name for one in alike]
+        found += _moving(transformations, single, alike, list(zip(places, names, strict=True)))
+        if len(alike) > 1 and between:
+            later = [*alike[1:], alike[0]]
+            pairs = [f"{one.name} and {other.name}" for one, other in zip(alike, later, strict=True)]
+            held = _as_cloud(later)
+            asked = [replace(one, other=held) for one in between]
+            found += _moving(transformations, asked, alike, list(zip(places, pairs, strict=True)))
+    return tuple(finding for _, finding in sorted(found, key=lambda entry: entry[0]))
+
+
+def _moving(
+    transformations: Sequence[Transformation],
+    measurements: Sequence[Measurement],
+    alike: Sequence[Witness],
+    called: Sequence[tuple[int, str]],
+) -> list[tuple[int, Finding]]:
+    """What moved on witnesses of one shape, each with its place among all of them."""
+    cloud = _as_cloud(alike)
+    defined = [one for one in measurements if not bool(value_of(one, cloud).isnan().all())]
+    fitting = [for_witness(one, cloud.dim) for one in transformations]
+    result = tried(cloud, fitting, defined, floor_documents=len(alike))
+    cloud.forget()
+    found = []
+    for t, m, w in np.argwhere(_moved(result)).tolist():
+        transformation, measurement = transformations[t], defined[m]
+        if isinstance(transformation, Linear) and proof(measurement, transformation) is None:
+            continue
+        ends = float(result.before[w, m]), float(result.after[t, w, m]), float(result.floors[t, w, m])
+        place, name = called[w]
+        found.append((place, Finding(str(measurement), str(transformation), name, *ends)))
+    return found
+
+
+def _as_cloud(witnesses: Sequence[Witness]) -> Cloud:
+    means = torch.stack([one.calibration.mean for one in witnesses])
+    cloud = Cloud(torch.stack([one.rows for one in witnesses]), calibration=Calibration(means, (0,)))
+    cloud.resolution = RESOLUTION
+    return cloud
 
 
 def _by_shape(witnesses: Sequence[Witness]) -> list[list[Witness]]:

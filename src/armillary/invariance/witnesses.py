@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from armillary.invariance.floors import stretch
 from armillary.observables.cloud import Calibration
 from armillary.sphere import opposed_pairs
 from armillary.transformations.declaration import Transformation
-from armillary.transformations.linear import DiagonalGain, Linear
+from armillary.transformations.linear import DiagonalGain, GeneralLinear, Linear
 
 __all__ = ["RESOLUTION", "WITNESSES", "Witness", "for_witness"]
 
@@ -71,7 +72,7 @@ WITNESSES = (
 """The package's own."""
 
 
-def for_witness(transformation: Transformation, dim: int) -> Transformation | None:
+def for_witness(transformation: Transformation, dim: int) -> Transformation:
     """The transformation in the dimension of a witness; one of the same kind where it was given for another.
 
     Args:
@@ -79,8 +80,11 @@ def for_witness(transformation: Transformation, dim: int) -> Transformation | No
         dim: Of the witness.
 
     Returns:
-        It; for gains those that fall evenly from 2 to 1 (on I_2: diag(2, 1)); None for a given matrix.
+        It; for gains those that fall evenly from 2 to 1 (on I_2: diag(2, 1)); for a given matrix a general one of its
+        condition number.
     """
     if isinstance(transformation, DiagonalGain):
         return DiagonalGain(torch.logspace(1, 0, dim, base=2.0, dtype=torch.float64), name=str(transformation))
-    return None if isinstance(transformation, Linear) else transformation
+    if isinstance(transformation, Linear):
+        return GeneralLinear(max(1.0, stretch(transformation, 1, len(transformation.given))), 0)
+    return transformation
