@@ -104,6 +104,9 @@ def test_json_lists_every_pair_with_verdict_numbers_floor_and_reason(armillary, 
         r for r in rows if r["measurement"] == "participation_rank | as given" and r["transformation"] == "row scale"
     )
     assert raw["verdict"] == "changes" and raw["low"] <= raw["difference"] <= raw["high"] and raw["reason"] is None
+    orders = {r["measurement"]: r["verdict"] for r in rows if r["transformation"] == "row scale"}
+    assert orders["participation_rank | center, normalize"] == "changes"
+    assert orders["participation_rank | normalize, center"] == "proved and survived"
     kept = next(
         r for r in rows if r["measurement"] == "mean_overlap | normalize" and r["transformation"] == "row scale"
     )

@@ -83,6 +83,7 @@ PREPARATIONS = {
     "center": "rows centered",
     "normalize": "rows normalized",
     "center, normalize": "rows centered, then normalized",
+    "normalize, center": "rows normalized, then centered",
     "corpus mean, normalize": "corpus mean subtracted, then normalized",
     "without rogue coordinates, normalize": "rogue coordinates removed, then normalized",
 }

@@ -56,7 +56,11 @@ DRAWN = (
     {(name, preparation) for name, preparation, *_ in (*ORDER, *ALIGNMENT, *PARTICIPATION)}
     | {(name, preparation) for name in RANKS for preparation in ("normalize", "center, normalize")}
     | {(name, preparation) for name in ("mean_overlap", "participation_rank") for preparation in PREPARATIONS}
-) - {("participation_rank", "center")}
+) - {
+    ("participation_rank", "center"),
+    ("participation_rank", "normalize, center"),
+    ("mean_overlap", "normalize, center"),
+}
 """Measurements that have a figure of their own; `other_measurements` draws the rest."""
 
 

@@ -29,9 +29,11 @@ from armillary.models.gauges.verification import Untie
 from armillary.observables.between import BetweenMeasurement
 from armillary.observables.cloud import STEPS, Cloud
 from armillary.observables.declaration import Measurement
+from armillary.observables.rank import participation_rank
 from armillary.records.audits import FLOOR, UNTOUCHED, VALUE
 from armillary.records.gauged import GaugedNumbers
 from armillary.records.record import Record
+from armillary.studies.gauged import bytes_under_gauges
 from armillary.studies.gauging import numbers_under
 from armillary.studies.origin import origin
 from armillary.studies.passes import calibrate
@@ -56,6 +58,9 @@ __all__ = ["Auditing", "audits_of_states", "course", "default_layers"]
 
 KIND = "audit"
 
+OTHER_ORDER = participation_rank.after("normalize", "center")
+"""Beside the laboratory's "center, normalize": the order of preparations decides what a number survives."""
+
 
 def default_layers(decoder: Decoder) -> tuple[int, ...]:
     """The embedding, half of the way, and the last layer."""
@@ -77,7 +82,7 @@ class Auditing:
         documents: One or more.
         transformations: What is done to the states; a gain of the name `GAIN` stands for that of the norm which reads
             the stream at each layer.
-        measurements: What is measured; the laboratory's own list if None.
+        measurements: What is measured; the laboratory's own list and `OTHER_ORDER` if None.
         between: Between each layer and the first of the layers; the laboratory's own list if None.
         gauges: Re-parametrizations by name, ("all",) for all of them; none if empty. Each is verified on the documents.
         gauge_condition: Condition number of the general maps among them.
@@ -134,7 +139,8 @@ class Auditing:
             self.documents.check_disjoint(self.calibration)
         require_transformations(self.transformations, facts.width, getattr(torch, facts.dtype))
         calibrated = self.calibration is not None
-        measurements = default_measurements(calibrated=calibrated) if self.measurements is None else self.measurements
+        own = (*default_measurements(calibrated=calibrated), OTHER_ORDER)
+        measurements = own if self.measurements is None else self.measurements
         between = default_between_layers() if self.between is None else self.between
         check_measurements(measurements, between, calibrated=calibrated)
         if self.gauge_documents < 1:
@@ -179,9 +185,9 @@ class Auditing:
         """Numbers before and after the gauges that were asked for; views that need calibration are left out there."""
         if not self.gauges:
             return None
-        say("verifying gauges", 0, 1)
         ids = self.documents.token_ids[: self.gauge_documents, : self.gauge_tokens]
         few = Documents.from_token_ids(ids.clone(), self.documents.titles[: len(ids)])
+        say(f"verifying gauges in float64, about {bytes_under_gauges(self.decoder, ids.numel()) >> 20} MiB", 0, 1)
         chosen = named_gauges(self.gauges, seed=self.seed, condition_number=self.gauge_condition)
         plain = [one for one in self.measurements or () if not one.preparation.needs_calibration]
         return numbers_under(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from armillary.errors import ArgumentError, UnsupportedModelError
+from armillary.models.anatomy import Decoder
 from armillary.models.documents import Documents
 from armillary.models.gauges.listing import named_gauges
 from armillary.records.gauge_unit import as_arrays
@@ -19,7 +20,7 @@ from armillary.studies.plan import statement_layers
 if TYPE_CHECKING:
     from armillary.studies.laboratory import Laboratory
 
-__all__ = ["memory_of_gauges", "under_gauges"]
+__all__ = ["bytes_under_gauges", "memory_of_gauges", "under_gauges"]
 
 _DOUBLE = 8
 _MIB = 2**20
@@ -64,7 +65,18 @@ def memory_of_gauges(study: Laboratory) -> int:
     """
     if not study.gauges:
         return 0
-    plan, facts = study.plan, study.decoder.facts
-    weights = sum(one.numel() for one in study.decoder.model.parameters()) + facts.vocabulary * facts.width
-    rows = min(plan.gauge_documents, len(study.documents)) * min(plan.gauge_tokens, study.documents.tokens)
-    return _DOUBLE * (weights + _LOGITS * rows * facts.vocabulary)
+    plan, documents = study.plan, study.documents
+    rows = min(plan.gauge_documents, len(documents)) * min(plan.gauge_tokens, documents.tokens)
+    return bytes_under_gauges(study.decoder, rows)
+
+
+def bytes_under_gauges(decoder: Decoder, tokens: int) -> int:
+    """The same for a decoder and so many tokens of all documents together.
+
+    Args:
+        decoder: Any.
+        tokens: Documents times tokens of each.
+    """
+    facts = decoder.facts
+    weights = sum(one.numel() for one in decoder.model.parameters()) + facts.vocabulary * facts.width
+    return _DOUBLE * (weights + _LOGITS * tokens * facts.vocabulary)
