@@ -124,18 +124,18 @@ def test_a_diagnosis_leaves_a_record_and_a_page_and_says_its_numbers(armillary, 
         "--recipe",
         "depth_scaled:power=0",
         "--threshold",
-        "0.1",
+        "0.05",
         "--out",
         "r",
     )
     assert code == 0, err
-    assert "predicted mean overlap" in out and "overlap passes 0.1 at layer" in out
+    assert "predicted mean overlap" in out and "overlap passes 0.05 at layer" in out
     page = (tmp_path / "r" / "report.html").read_text()
     assert "An initialization through depth" in page and "depth_scaled:power=0" in page and "null model" in page
-    said = out.split("overlap passes 0.1 at layer ")[2].splitlines()[0]
+    said = out.split("overlap passes 0.05 at layer ")[2].splitlines()[0]
     assert (
-        "it stays below 0.1 (predicted none)" in page
-        and f"it passes 0.1 at layer {said}." in page
+        "it stays below 0.05 (predicted none)" in page
+        and f"it passes 0.05 at layer {said}." in page
         and "(predicted" in said
     )
     record = am.Record.open(tmp_path / "r")
