@@ -2,12 +2,15 @@
 
     python benchmarks/drift_limit.py                 T in 64, 1024, 8192; d in 2, 3, 16, 128, 768; double and single
     python benchmarks/drift_limit.py --quick         without T = 8192 where d is above 16
-    python benchmarks/drift_limit.py --memory        peak memory of a sum, each in a process of its own
+    python benchmarks/drift_limit.py --tokens 64     other numbers of tokens
+    python benchmarks/drift_limit.py --memory        the memory of each sum alone
 
 The limit of a drift sum_j A_ij x_j is the time of X X^T and of E X in tiles of 1,024 rows (the faster of NumPy and
 torch) and of T^2 exponentials: the package's compiled polynomial in calls of 4,096 numbers with a refill between calls,
 whose rate is printed. In two and three dimensions each pair needs one exponential only, and matrix products are no
-good; there the second limit is T^2 / 2 of the same exponentials. One thread, CPU time, smallest of alternated rounds.
+good; there the second limit, `/half`, is T^2 / 2 bare exponentials: the same polynomial over one array of 65,536
+numbers, without refill, whose rate is printed too. At the end the memory that each of the package's sums takes, in a
+process of its own. One thread, CPU time, smallest of alternated rounds.
 Beside it: NumPy in tiles of 256 rows, torch's dense softmax, torch's attention kernel, pykeops if it is installed.
 """
 
@@ -32,6 +35,7 @@ from armillary.dynamics.sums.costs import seconds
 from armillary.dynamics.sums.task import PairSum
 
 BETA = 5.0
+REFILLED, BARE = 4096, 65_536  # numbers in one call of the exponential
 KINDS = {"double": (np.float64, torch.float64), "single": (np.float32, torch.float32)}
 
 
@@ -55,7 +59,7 @@ def fastest(calls: dict[str, Callable[[], object]], rounds: int, least: float = 
 
 def exponentials(kind: str) -> Callable[[], object]:
     """4,096 exponentials, with a refill."""
-    source = -np.random.default_rng(0).uniform(0, 60, 4096).astype(KINDS[kind][0])
+    source = -np.random.default_rng(0).uniform(0, 60, REFILLED).astype(KINDS[kind][0])
     arguments, found = source.copy(), np.empty_like(source)
 
     def call() -> None:
@@ -63,6 +67,13 @@ def exponentials(kind: str) -> Callable[[], object]:
         kernels.exponentials(arguments, found)
 
     return call
+
+
+def bare_exponentials(kind: str) -> Callable[[], object]:
+    """65,536 exponentials of one array, into another."""
+    arguments = -np.random.default_rng(0).uniform(0, 60, BARE).astype(KINDS[kind][0])
+    found = np.empty_like(arguments)
+    return lambda: kernels.exponentials(arguments, found)
 
 
 def products(rows: torch.Tensor) -> dict[str, Callable[[], object]]:
@@ -132,14 +143,20 @@ def one_case(tokens: int, dim: int, kind: str, rounds: int) -> None:
     dtype = KINDS[kind][1]
     rows = sphere.uniform(tokens=tokens, dim=dim, seed=0).to(dtype)
     task = PairSum(tokens=tokens, dim=dim, rule=Softmax(BETA), dtype=dtype)
-    calls = {**products(rows), "exponentials": exponentials(kind), **contenders(rows, task)}
+    calls = {
+        **products(rows),
+        "exponentials": exponentials(kind),
+        "bare": bare_exponentials(kind),
+        **contenders(rows, task),
+    }
     took = fastest(calls, rounds)
-    rate = 4096 / took["exponentials"]
+    rate, bare = REFILLED / took["exponentials"], BARE / took["bare"]
     limit = min(took["numpy products"], took["torch products"]) + tokens**2 / rate
     own = next(name for name in took if name.startswith("own"))
-    said = [f"{tokens:6} {dim:4} {kind}  {rate / 1e9:5.2f}  {limit * 1e3:9.3f}  {own[5:]:5} {took[own] * 1e3:9.3f}"]
+    said = [f"{tokens:6} {dim:4} {kind}  {rate / 1e9:5.2f} {bare / 1e9:5.2f}  {limit * 1e3:9.3f}"]
+    said.append(f"{own[5:]:5} {took[own] * 1e3:9.3f}")
     said.append(f"{took[own] / limit:6.2f}")
-    said.append(f"{took[own] * rate * 2 / tokens**2:6.2f}" if dim <= 3 else "     -")
+    said.append(f"{took[own] * bare * 2 / tokens**2:6.2f}" if dim <= 3 else "     -")
     said += [f"{took[name] / took[own]:6.2f}" for name in ("sdpa", "numpy tiles", "torch softmax")]
     said.append(f"{took['pykeops'] / took[own]:6.2f}" if "pykeops" in took else "  n.i.")
     said.append(f"{chosen_evaluator(task, accuracy=1e-9).evaluator.name}")
@@ -174,6 +191,7 @@ def memory() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--tokens", type=int, nargs="+", default=(64, 1024, 8192))
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--rounds", type=int, default=7)
     chosen = parser.parse_args()
@@ -183,18 +201,21 @@ def main() -> None:
         memory()
         return
     print(
-        "exponential of the limit: the package's own polynomial (numba), 4,096 at a time with refill; its rate in G/s"
+        "exponential of the limit: the package's own polynomial (numba), 4,096 at a time with refill; that of the\n"
+        "half: the same, bare (both rates in G/s)"
     )
     print(
-        "tokens  dim type    rate   limit/ms  own       own/ms  /limit   /half  over own: sdpa numpy torch keops  auto"
+        "tokens  dim type    rate  bare   limit/ms  own       own/ms  /limit   /half  over own: sdpa numpy torch keops"
+        "  auto"
     )
     for kind in KINDS:
         for dim in (2, 3, 16, 128, 768):
-            for tokens in (64, 1024, 8192):
+            for tokens in chosen.tokens:
                 if not (chosen.quick and tokens > 1024 and dim > 16):
                     one_case(tokens, dim, kind, chosen.rounds if tokens * dim < 1e6 else 3)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"peak memory {peak:.2f} GiB (torch's dense softmax included)")
+    print(f"peak memory {peak:.2f} GiB, that of torch's dense softmax; of the package's own sums:")
+    memory()
 
 
 if __name__ == "__main__":

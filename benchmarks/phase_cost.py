@@ -9,18 +9,20 @@ process, smallest of the rounds; the same starts. Errors are those of overlaps a
 then) and of the mean curves that the diagram is made of, against the same flow at a tolerance of 1e-12.
 """
 
+import argparse
 import time
 
 import numpy as np
 import torch
 
 from armillary.dynamics.pairs import SOFTMAX, Law, compiled_flow
-from armillary.dynamics.sweep import sweep, uniform_starts
+from armillary.dynamics.sweep import sweep, uniform_start, uniform_starts
 
-TOKENS, ABOVE, LAST, STEP, ROUNDS, SYSTEMS = 32, 0.999, 30.0, 0.1, 3, 48
+TOKENS, ABOVE, LAST, STEP = 32, 0.999, 30.0, 0.1
 TIMES = np.linspace(LAST / 200, LAST, 200)
 BETAS = np.linspace(0.1, 9.0, 10)
-DIMS = (2, 8, 32, 128)
+DIMS = (2, 8, 32, 128, 512, 1024)
+QUICK = (2, 8, 32, 128)  # those of the quick size; the published one has all
 RTOL = 1e-5
 EARLY = 5.0
 
@@ -65,30 +67,32 @@ def seconds(call):
     return time.process_time() - began
 
 
-def ambient(dim):
-    rows = np.stack(
-        [np.random.default_rng([seed, TOKENS, dim]).standard_normal((TOKENS, dim)) for seed in range(SYSTEMS)]
-    )
-    return rows / np.linalg.norm(rows, axis=2, keepdims=True)
+def ambient(dim, systems):
+    return np.stack([uniform_start(tokens=TOKENS, dim=dim, seed=seed) for seed in range(systems)])
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--systems", type=int, default=48)
+    parser.add_argument("--rounds", type=int, default=3)
+    chosen = parser.parse_args()
     torch.set_num_threads(1)
-    starts = {dim: (uniform_starts(tokens=TOKENS, dim=dim, seeds=range(SYSTEMS)), ambient(dim)) for dim in DIMS}
+    seeds = range(chosen.systems)
+    starts = {dim: (uniform_starts(tokens=TOKENS, dim=dim, seeds=seeds), ambient(dim, chosen.systems)) for dim in DIMS}
     here(starts[2][0][:1], 1.0)  # compiled once
     spent = {(dim, who): np.full(len(BETAS), np.inf) for dim in DIMS for who in ("here", "there")}
-    for _ in range(ROUNDS):
+    for _ in range(chosen.rounds):
         for k, beta in enumerate(BETAS):
             for dim in DIMS:
                 mine, theirs = starts[dim]
                 spent[dim, "here"][k] = min(spent[dim, "here"][k], seconds(lambda m=mine, b=beta: here(m, b)))
                 spent[dim, "there"][k] = min(spent[dim, "there"][k], seconds(lambda t=theirs, b=beta: there(t, b)))
-    print(f"CPU milliseconds a system, mean over {len(BETAS)} values of beta, {SYSTEMS} systems, {ROUNDS} rounds")
+    counts = f"{len(BETAS)} values of beta, {chosen.systems} systems, {chosen.rounds} rounds"
+    print(f"CPU milliseconds a system, mean over {counts}")
     print(f"{'d':>5} {'here':>8} {'recipe':>8} {'ratio':>7}   overlaps at s = 5, median system     mean curve, largest")
-    totals = {"here": 0.0, "there": 0.0}
+    per_system = {}
     for dim in DIMS:
-        cost = {who: 1e3 * spent[dim, who].mean() / SYSTEMS for who in totals}
-        totals = {who: totals[who] + cost[who] for who in totals}
+        cost = per_system[dim] = {who: 1e3 * spent[dim, who].mean() / chosen.systems for who in ("here", "there")}
         mine, theirs = starts[dim]
         position = {"here": [], "there": []}
         curve = {"here": 0.0, "there": 0.0}
@@ -106,15 +110,15 @@ def main():
         print(
             f"{dim:>5} {cost['here']:>8.2f} {cost['there']:>8.2f} {cost['there'] / cost['here']:>6.1f}x"
             f"   {a:.1e} here, {b:.1e} recipe ({b / a:.0f}x)   {curve['here']:.1e} here, {curve['there']:.1e} recipe"
+            f" ({curve['there'] / max(curve['here'], 1e-300):.3g}x)"
         )
+    totals = {who: sum(one[who] for one in per_system.values()) for who in ("here", "there")}
     print(f"  all {totals['here']:>8.2f} {totals['there']:>8.2f} {totals['there'] / totals['here']:>6.1f}x")
-    systems = 30 * 128
-    print(
-        f"30 betas x 128 seeds, d = {', '.join(map(str, DIMS))}: about {systems * totals['here'] / 1e3:.0f} CPU seconds"
-    )
-    full = 90 * 2048 * totals["here"] / 1e3
-    share = len(BETAS) * SYSTEMS / (90 * 2048)
-    print(f"90 betas x 2,048 seeds of these dimensions: about {full / 60:.0f} CPU minutes, from {share:.2%} of them")
+    quick = 30 * 128 * sum(per_system[dim]["here"] for dim in QUICK) / 1e3
+    print(f"30 betas x 128 seeds, d = {', '.join(map(str, QUICK))}: about {quick:.0f} CPU seconds")
+    full, share = 90 * 2048 * totals["here"] / 1e3, len(BETAS) * chosen.systems / (90 * 2048)
+    dims = ", ".join(map(str, DIMS))
+    print(f"90 betas x 2,048 seeds, d = {dims}: about {full / 60:.0f} CPU minutes, from {share:.2%} of them")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import pytest
 from armillary import cli, figures
 from armillary.records.record import Record
 from armillary.studies.diagram import run
+from armillary.studies.diagram.registry import preset_names
 
 Ran = Callable[..., tuple[int, str, str]]
 
@@ -38,6 +39,12 @@ def armillary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
         return int(ended.value.code or 0), shown.out, shown.err
 
     return ran
+
+
+def test_every_preset_has_a_section_of_its_page() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "phase.md").read_text(encoding="utf-8")
+    headings = [line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")]
+    assert sorted(one for one in headings if one in preset_names()) == sorted(preset_names())
 
 
 def test_a_dry_run_names_the_cells_and_their_cost_and_writes_nothing(armillary: Ran, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from armillary.studies.phase import (
     direct_consensus,
     group_count,
     lifetimes,
+    mean_field,
     negative_beta,
     perspective,
     speeds,
@@ -175,6 +176,14 @@ def test_networks_measure_an_order_of_three_without_a_skip_and_one_with_it():
     assert skip["order"].mean() == pytest.approx(1, abs=1e-3)
     assert pure["log_residual"][:, 2].max() < -20
     assert skip["log_residual"][:, 2].min() > -2
+
+
+def test_what_a_cloud_costs_is_said_to_grow_as_the_sum_that_it_takes_does():
+    def cost(tokens):
+        return mean_field.PRESET.cost(_cell(mean_field.PRESET, tokens=tokens))
+
+    assert cost(1000) / cost(100) == pytest.approx(24, rel=0.1)  # pairs
+    assert cost(10**6) / cost(10**5) == pytest.approx(10, rel=0.1)  # series
 
 
 def test_a_mean_over_one_seed_has_no_interval_and_over_none_is_no_finding():

@@ -23,7 +23,7 @@ from armillary.errors import ArgumentError, NumericalError
 if TYPE_CHECKING:
     from armillary.dynamics.pairs import Law
 
-__all__ = ["Engine", "advanced_by_pairs", "chosen_engine", "speeds"]
+__all__ = ["LARGEST_PAIR_SYSTEM", "Engine", "advanced_by_pairs", "chosen_engine", "speeds"]
 
 Engine = Literal["auto", "general", "compiled"]
 
