@@ -63,8 +63,16 @@ def missed(one: Check, engine: Engine) -> bool:
 
 @pytest.mark.parametrize("one", QUICK, ids=lambda one: one.name)
 def test_the_simulator_keeps_the_law_and_a_wrong_one_misses_it(one: Check) -> None:
-    verdict = one.judged(Engine())
+    seeds: set[int] = set()
+
+    def draw(tokens: int, dim: int, seed: int) -> torch.Tensor:
+        seeds.add(seed)
+        return am.sphere.uniform(tokens=tokens, dim=dim, seed=seed)
+
+    verdict = one.judged(Engine(draw=draw))
     assert verdict.passed, verdict
+    if len(seeds) > 5:  # what is said of the draws is what was drawn
+        assert verdict.seeds == f"{min(seeds)}-{max(seeds)}" and verdict.draws == str(len(seeds))
     assert any(missed(one, engine) for engine in WRONG), "no wrong engine is found out"
 
 
@@ -72,6 +80,12 @@ def test_the_simulator_keeps_the_law_and_a_wrong_one_misses_it(one: Check) -> No
 def test_a_wrong_simulator_misses_the_slow_law_too(one: Check) -> None:
     """That the right one keeps it is what `armillary check --all` says."""
     assert any(missed(one, engine) for engine in WRONG), "no wrong engine is found out"
+
+
+def test_every_law_judged_by_standard_errors_says_its_draws_and_seeds() -> None:
+    sampled = [one for one in CHECKS.values() if one.tolerance == 0 and one.status != "model-specific"]
+    exact = {"opposed pair stays"}
+    assert len(sampled) > 15 and all(one.draws and one.seeds for one in sampled if one.name not in exact)
 
 
 def test_there_are_more_than_thirty_quick_laws_and_every_one_has_a_formula_and_a_status() -> None:

@@ -123,3 +123,45 @@ def test_the_triangle_loses_stability_at_minus_two_thirds() -> None:
     assert circle.triangle_rate(-2 / 3) == pytest.approx(0.0, abs=1e-15)
     assert circle.triangle_rate(-0.7) == pytest.approx(-0.03548, abs=1e-5)
     assert circle.triangle_rate(-0.6) == pytest.approx(0.06749, abs=1e-5)
+
+
+def test_numbers_of_equiangular_tokens_and_of_a_pair() -> None:
+    known = {
+        (8, 1.0, 1.0): 0.362586880,
+        (32, 1.0, 2.0): 0.589772823,
+        (32, 4.0, 5.0): 0.9527748497,
+        (16, 9.0, 200.0): 0.13086877,
+    }
+    for (tokens, beta, time), value in known.items():
+        found = overlap.equiangular([time], tokens=tokens, overlap=0.0, beta=beta)[0]
+        assert found == pytest.approx(value, abs=1e-9)
+    times = [
+        overlap.time_between(0, 0.9, lambda c, b=b: overlap.two_tokens_rate(c, beta=b)) for b in (0.0, 1.0, 4.0, 8.0)
+    ]
+    assert times == pytest.approx([1.472219, 1.917028, 8.390296, 194.134994], abs=6e-7)
+    assert overlap.equiangular_uniform([1.0], tokens=8)[0] == pytest.approx(0.444021905, abs=1e-9)
+    assert overlap.participation_rank_of_equiangular(0.444021905, tokens=8) == pytest.approx(3.361220, abs=1e-6)
+    deep = overlap.residual_layers(tokens=12, beta=4.0, step=1.0, layers=12)[-1]
+    assert deep == pytest.approx(0.98293709420, abs=5e-12)
+
+
+def test_numbers_of_the_placements_of_the_norm_and_of_the_consensus_boundary() -> None:
+    late = {"pre": 0.9786, "peri": 0.9842, "mix": 0.9898, "sqrt depth": 0.9989}
+    for scheme, value in late.items():
+        found = overlap.scheme_overlap([0.0, 12.0], scheme=scheme, tokens=16, beta=2.0, switch=1.0)[-1]
+        assert found == pytest.approx(value, abs=6e-5)
+    edges = {32: (3.146, 5.110, 6.345, 6.906), 128: (2.187, 5.912, 7.220, 7.785)}
+    for tokens, betas in edges.items():
+        times = [overlap.merge_time(tokens=tokens, beta=beta, stop=0.999) for beta in betas]
+        assert times == pytest.approx([6, 10, 20, 30], rel=1.5e-3)
+
+
+def test_numbers_of_uniform_starts_bipolar_states_and_causal_averages() -> None:
+    energies = [
+        sampling.expected_energy(tokens=n, dim=d, beta=b) for n, d, b in ((64, 3, 1), (64, 16, 4), (32, 128, 9))
+    ]
+    assert energies == pytest.approx([2456.19, 1256.98, 14481.0], rel=4e-6)
+    assert linear.bipolar_rates(beta=1.0, top=1.4, second=1.0) == pytest.approx((-0.066232, -0.30463766), abs=5e-7)
+    means = [layers.causal_average_cosine(i, j) for i in range(1, 257) for j in range(1, 257)]
+    assert np.mean(means) == pytest.approx(0.6690846568, abs=1e-10)
+    assert layers.orthogonal_after_attention(0.3) == pytest.approx(0.9139, abs=5e-5)

@@ -34,7 +34,7 @@ CLAIMS = (
     Claim(
         "on the circle the motion is sum_j A_ij sin(phi_j - phi_i)",
         "exact; Kuramoto's model with equal frequencies at uniform weights only",
-        ("harmonics on the ring", "Poisson kernel", "Moebius invariants"),
+        ("angular equation", "harmonics on the ring", "Poisson kernel", "Moebius invariants"),
     ),
     Claim(
         "two opposed groups and one aligned group both have participation rank one",

@@ -47,6 +47,8 @@ def _share_falling(engine: Engine, field: object, dim: int, draws: int) -> float
     "share of random states of 8 tokens at beta = 1 with dPhi/ds < 0: 5.5 % (d = 2), 2.2 % (d = 3), 0.05 % (d = 8)",
     tolerance=0.0,
     status="estimate",
+    draws="4000",
+    seeds="10000-13999",
 )
 def _causal(engine: Engine) -> Sides:
     field, draws = attention(1.0, mask=Causal()), 4000
@@ -59,6 +61,8 @@ def _causal(engine: Engine) -> Sides:
     "energy under values of their own",
     "identity scores, values G: dPhi/ds is linear in G, so that it falls for G or for -G: in half of all states",
     tolerance=1e-12,
+    draws="400",
+    seeds="0-399",
 )
 def _values(engine: Engine) -> Sides:
     falling, draws = 0, 400
@@ -79,6 +83,8 @@ def _values(engine: Engine) -> Sides:
     tolerance=0.0,
     cost="all",
     status="estimate",
+    draws="400",
+    seeds="0-399",
 )
 def _locked(engine: Engine) -> Sides:
     known, draws, got = {-1.0: 0.078, -0.8: 0.028, -0.5: 0.0, -0.16: 0.0, 1.0: 0.0}, 400, []
@@ -96,6 +102,8 @@ def _locked(engine: Engine) -> Sides:
     tolerance=0.0,
     cost="all",
     status="estimate",
+    draws="200",
+    seeds="0-199",
 )
 def _bipolar(engine: Engine) -> Sides:
     known, draws, got = {(3.0, 1.5): 0.86, (3.0, 1.1): 0.53, (1.0, 1.5): 0.005}, 200, []
@@ -116,6 +124,8 @@ def _bipolar(engine: Engine) -> Sides:
     tolerance=0.0,
     cost="all",
     status="estimate",
+    draws="48",
+    seeds="0-47",
 )
 def _met(engine: Engine) -> Sides:
     expected, got, error, draws = [], [], [], 48

@@ -29,7 +29,7 @@ STEP = 1e-4
 
 LAYERS = 3000
 SMALL = 1e-6
-CASES = ((4, 0.4), (4, 1.0), (8, 1.239), (8, 0.8))
+CASES = ((4, 0.4), (4, 1.0), (8, 1.239), (8, 0.8), (8, 2.0))
 
 
 @check(
@@ -38,6 +38,8 @@ CASES = ((4, 0.4), (4, 1.0), (8, 1.239), (8, 0.8))
     tolerance=0.0,
     cost="all",
     status="exact as h falls",
+    draws="3000",
+    seeds="0-4",
 )
 def _layers(engine: Engine) -> Sides:
     expected = [linear.random_values_exponents(dim=dim, beta=beta)[0] for dim, beta in CASES]
@@ -50,42 +52,62 @@ def _layers(engine: Engine) -> Sides:
     tolerance=0.0,
     cost="all",
     status="exact as h falls",
+    draws="3000",
+    seeds="0-3",
 )
 def _flow(engine: Engine) -> Sides:
-    expected = [linear.random_values_exponent_of_flow(dim=dim, beta=beta) for dim, beta in CASES]
-    return _exponents(engine, RK4(step=STEP), STEP, expected)
+    expected = [linear.random_values_exponent_of_flow(dim=dim, beta=beta) for dim, beta in CASES[:4]]
+    return _exponents(engine, RK4(step=STEP), STEP, expected, cases=CASES[:4])
 
 
-def _exponents(engine: Engine, integrator: RK4 | ResidualLayer, until: float, expected: Sequence[float]) -> Sides:
-    """Exponents at an opposed pair from a stack of layers; the small angle is put back after each layer."""
+@check(
+    "fresh random values at an aligned pair",
+    "Lyapunov exponent at c = +1 of the same layers: -(d-1) / 2",
+    tolerance=0.0,
+    cost="all",
+    status="exact as h falls",
+    draws="3000",
+    seeds="0",
+)
+def _aligned(engine: Engine) -> Sides:
+    expected = [linear.random_values_exponents(dim=dim, beta=beta)[1] for dim, beta in CASES[-1:]]
+    return _exponents(engine, ResidualLayer(STEP), 1.0, expected, cases=CASES[-1:], side=1.0)
+
+
+def _exponents(
+    engine: Engine, integrator: RK4 | ResidualLayer, until: float, expected: Sequence[float],
+    *, cases: Sequence[tuple[int, float]] = CASES, side: float = -1.0,
+) -> Sides:  # fmt: skip
+    """Exponents at a pair, opposed (side -1) or aligned (+1), from a stack of layers; the small angle is put back."""
     got, spread = [], []
-    for seed, (dim, beta) in enumerate(CASES):
+    for seed, (dim, beta) in enumerate(cases):
         draw = torch.Generator().manual_seed(seed)
         state, grown, known = torch.zeros(2, dim, dtype=torch.float64), [], []
-        state[0, 0], state[1, 0], state[1, 1] = 1.0, -1.0, SMALL
+        state[0, 0], state[1, 0], state[1, 1] = 1.0, side, SMALL
         for _ in range(LAYERS):
             state = state / state.norm(dim=-1, keepdim=True)
             square = torch.randn(dim, dim, generator=draw, dtype=torch.float64)
-            known.append(_of_known_mean(square.numpy(), state.numpy()))
+            before = state[1] - side * state[0]
+            known.append(_of_known_mean(square.numpy(), before.numpy(), state[0].numpy()))
             heads = Heads.given(scores=torch.eye(dim, dtype=torch.float64), values=square / math.sqrt(STEP))
             field = on_sphere(AttentionDrift(Softmax(beta), heads=heads))
             moved = engine.flow(field, state, until=until, integrator=integrator, keep=1).last
-            away = moved[0] + moved[1]
-            grown.append(math.log(float(away.norm() / (state[0] + state[1]).norm())))
-            state = torch.stack([moved[0], -moved[0] + away * (SMALL / float(away.norm()))])
+            away = moved[1] - side * moved[0]
+            grown.append(math.log(float(away.norm() / before.norm())))
+            state = torch.stack([moved[0], side * moved[0] + away * (SMALL / float(away.norm()))])
         mean, error = _intercept(np.asarray(grown) / STEP, np.asarray(known))
         got.append(mean)
         spread.append(error)
     return Sides.of(expected, got, spread)
 
 
-def _of_known_mean(square: np.ndarray, pair: np.ndarray) -> list[float]:
+def _of_known_mean(square: np.ndarray, away: np.ndarray, x: np.ndarray) -> list[float]:
     """Numbers of a Gaussian matrix G along an independent pair, of first and second order, less their means.
 
-    With u the direction of x_1 + x_2 and x = x_1: u.Gu, x.Gx, |Gu|^2, |Gx|^2, products of the entries of G along u
-    and x, u.GGu and x.GGx.
+    With u the direction of what is small, x_2 + x_1 or x_2 - x_1, and x = x_1: u.Gu, x.Gx, |Gu|^2, |Gx|^2, products of
+    the entries of G along u and x, u.GGu and x.GGx.
     """
-    u, x = pair.sum(0) / np.linalg.norm(pair.sum(0)), pair[0]
+    u = away / np.linalg.norm(away)
     gu, gx, along = square @ u, square @ x, float(u @ x)
     uu, xx, xu, ux = float(u @ gu), float(x @ gx), float(x @ gu), float(u @ gx)
     dim = len(u)

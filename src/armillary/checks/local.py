@@ -118,6 +118,8 @@ def _log_energy(rows: np.ndarray, beta: float) -> float:
     "any beta, full mask, values equal keys: no negative rate in random states",
     tolerance=0.0,
     status="model-specific",
+    draws="50",
+    seeds="0-49",
 )
 def _monotone(engine: Engine) -> Sides:
     found = []
@@ -135,6 +137,8 @@ def _monotone(engine: Engine) -> Sides:
     "values B of symmetric scores B: rate never negative; values -B: never positive",
     tolerance=0.0,
     status="model-specific",
+    draws="50",
+    seeds="0-49",
 )
 def _tied(engine: Engine) -> Sides:
     wrong = 0
@@ -176,6 +180,8 @@ def _poisson(engine: Engine) -> Sides:
     "r = sqrt(1 - 2 gamma / K) above K = 2 gamma",
     tolerance=0.03,
     status="exact as T grows",
+    draws="1",
+    seeds="0",
 )
 def _kuramoto(engine: Engine) -> Sides:
     tokens, width = 400, 0.25
@@ -206,7 +212,13 @@ def _hemisphere(engine: Engine) -> Sides:
     return Sides.of([0.0, 0.0], worst)
 
 
-@check("chance of a hemisphere", "2^{1-n} sum_{k<d} C(n-1, k) for uniform tokens", tolerance=0.0)
+@check(
+    "chance of a hemisphere",
+    "2^{1-n} sum_{k<d} C(n-1, k) for uniform tokens",
+    tolerance=0.0,
+    draws="400",
+    seeds="0-399",
+)
 def _wendel(engine: Engine) -> Sides:
     expected, got, error, draws = [], [], [], 400
     for tokens, dim in ((8, 3), (6, 4), (12, 4)):
@@ -223,6 +235,30 @@ def _leader(engine: Engine) -> Sides:
     start = engine.draw(6, 4, 1)
     run = engine.flow(attention(1.0, mask=Causal()), start, until=60.0, integrator=TIGHT)
     return Sides.of(np.ones(6), (run.last @ start[0]).tolist())
+
+
+@check("first token stays under a causal mask", "|x_1(s) - x_1(0)| = 0 at beta 0, 1, 9", tolerance=1e-15)
+def _first(engine: Engine) -> Sides:
+    start, moved = engine.draw(6, 4, 1), []
+    for beta in (0.0, 1.0, 9.0):
+        run = engine.flow(attention(beta, mask=Causal()), start, until=40.0, integrator=TIGHT)
+        moved.append(float((run.last[0] - start[0]).norm()))
+    return Sides.of([0.0] * 3, moved)
+
+
+@check(
+    "angular equation",
+    "on the circle phi_i' = sum_j A_ij sin(phi_j - phi_i), A the softmax of beta cos(phi_j - phi_i)",
+    tolerance=1e-12,
+)
+def _angular(engine: Engine) -> Sides:
+    expected, got = [], []
+    for beta in (0.0, 1.0, 9.0, -3.0):
+        rows = engine.draw(12, 2, 4)
+        turning = engine.velocity(attention(beta), rows) @ torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
+        expected += list(circle.angular_velocity(torch.atan2(rows[:, 1], rows[:, 0]).numpy(), beta=beta))
+        got += (-(turning * rows).sum(-1)).tolist()
+    return Sides.of(expected, got)
 
 
 @check("repulsion ends at the simplex", "values -1, n <= d + 1: all overlaps -1/(n-1)", tolerance=1e-4)

@@ -64,6 +64,8 @@ def _zonal(engine: Engine) -> Sides:
     tolerance=0.12,
     cost="all",
     status="estimate",
+    draws="24 to 48",
+    seeds="64000-64047, 256000-256047, 1024000-1024023",
 )
 def _particles(engine: Engine) -> Sides:
     law = meanfield.circle([1.0, 0.15], beta=2.0, at=[0.0, 2.0], modes=128).moments[-1, 1].real

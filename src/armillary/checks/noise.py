@@ -18,7 +18,13 @@ from armillary.oracles import noise
 __all__: list[str] = []
 
 
-@check("Brownian motion on the sphere", "E x(s) = e^{-(d-1) D s} x(0)", tolerance=0.0)
+@check(
+    "Brownian motion on the sphere",
+    "E x(s) = e^{-(d-1) D s} x(0)",
+    tolerance=0.0,
+    draws="4000",
+    seeds="2, 3, 8",
+)
 def _brownian(engine: Engine) -> Sides:
     expected, got, error = [], [], []
     for dim in (2, 3, 8):
@@ -38,6 +44,8 @@ def _brownian(engine: Engine) -> Sides:
     tolerance=0.15,
     cost="all",
     status="estimate",
+    draws="1",
+    seeds="0 (start), 1 (noise)",
 )
 def _threshold(engine: Engine) -> Sides:
     critical, got = noise.linear_threshold(1.0, dim=2), []
@@ -58,6 +66,8 @@ def _threshold(engine: Engine) -> Sides:
     tolerance=0.15,
     cost="all",
     status="estimate",
+    draws="1",
+    seeds="0 (start), 2 (noise)",
 )
 def _hysteresis(engine: Engine) -> Sides:
     got = []

@@ -87,11 +87,11 @@ def _growing(engine: Engine) -> Sides:
     return Sides.of(np.full(3, -2.0), got)
 
 
-@check("course under each placement", "g at s = 1/2, 1, 2, 3 from the equations of g and r", tolerance=1e-8)
+@check("course under each placement", "g at s = 1/2, 1, 2, 3, 12 from the equations of g and r", tolerance=1e-8)
 def _course(engine: Engine) -> Sides:
-    times, expected, got = [0.5, 1.0, 2.0, 3.0], [], []
+    times, expected, got = [0.5, 1.0, 2.0, 3.0, 12.0], [], []
     for name, field in _fields(2.0).items():
-        run = engine.flow(field, torch.eye(16, dtype=torch.float64), until=3.0, integrator=TIGHT, keep=times)
+        run = engine.flow(field, torch.eye(16, dtype=torch.float64), until=12.0, integrator=TIGHT, keep=times)
         law = overlap.scheme_overlap([0.0, *times], scheme=name, tokens=16, beta=2.0, alpha=ALPHA, switch=1.0)
         expected += list(law[1:])
         got += [_overlap(state) for state in run.states]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -26,6 +27,8 @@ LOOSE = Tsit5(rtol=1e-6)
     tolerance=0.05,
     cost="all",
     status="estimate",
+    draws="8",
+    seeds="0-7",
 )
 def _edge(engine: Engine) -> Sides:
     got = []
@@ -42,6 +45,8 @@ def _edge(engine: Engine) -> Sides:
     tolerance=0.0,
     cost="all",
     status="estimate",
+    draws="1",
+    seeds="0",
 )
 def _ring(engine: Engine) -> Sides:
     angles = torch.arange(120, dtype=torch.float64) * (2 * math.pi / 120)
@@ -58,6 +63,8 @@ def _ring(engine: Engine) -> Sides:
     tolerance=1.0,
     cost="all",
     status="estimate",
+    draws="10",
+    seeds="0-9",
 )
 def _plateau(engine: Engine) -> Sides:
     groups = cluster_count(Grouping(AngularDistance(), Connected(within=0.03)))
@@ -85,31 +92,40 @@ def _staircase(engine: Engine) -> Sides:
     "circle: (2 pi / r) (0.7476 - 0.3152 2 pi / (n r)) of them",
     tolerance=0.0,
     status="estimate",
+    draws="60",
+    seeds="0-59",
 )
 def _greedy(engine: Engine) -> Sides:
-    counts = [_centers(engine.draw(1200, 2, seed), 0.05, greedy=True) for seed in range(60)]
-    spread = float(np.std(counts, ddof=1) / math.sqrt(60))
-    return Sides.of(sampling.greedy_centers(tokens=1200, radius=0.05), float(np.mean(counts)), spread)
+    return _counted(engine, sampling.greedy_centers, ((1200, 0.05), (300, 0.2)), greedy=True)
 
 
 @check(
     "strong Renyi centers",
     "farther than r from all earlier tokens: [1 - (1-p)^n] / p, p = r / pi on the circle",
     tolerance=0.0,
+    draws="60",
+    seeds="0-59",
 )
 def _strong(engine: Engine) -> Sides:
-    counts = [_centers(engine.draw(300, 2, seed), 0.2, greedy=False) for seed in range(200)]
-    spread = float(np.std(counts, ddof=1) / math.sqrt(200))
-    return Sides.of(sampling.strong_centers(tokens=300, radius=0.2), float(np.mean(counts)), spread)
+    return _counted(engine, sampling.strong_centers, ((300, 0.2), (1200, 0.05)), greedy=False)
+
+
+def _counted(engine: Engine, law: Callable[..., float], cases: Sequence[tuple[int, float]], *, greedy: bool) -> Sides:
+    expected, got, error = [], [], []
+    for tokens, radius in cases:
+        counts = [_centers(engine.draw(tokens, 2, seed), radius, greedy=greedy) for seed in range(60)]
+        expected.append(law(tokens=tokens, radius=radius))
+        got.append(float(np.mean(counts)))
+        error.append(float(np.std(counts, ddof=1)) / math.sqrt(60))
+    return Sides.of(expected, got, error)
 
 
 def _centers(rows: torch.Tensor, radius: float, *, greedy: bool) -> int:
-    apart = np.arccos(np.clip((rows @ rows.mT).numpy(), -1, 1))
+    near = (rows @ rows.mT).numpy() >= math.cos(radius)
+    if not greedy:
+        return int((~np.tril(near, -1).any(1)).sum())
     kept: list[int] = []
-    count = 0
     for i in range(len(rows)):
-        earlier = kept if greedy else list(range(i))
-        if not earlier or apart[i, earlier].min() > radius:
-            count += 1
+        if not near[i, kept].any():
             kept.append(i)
-    return count
+    return len(kept)
