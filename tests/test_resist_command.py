@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,10 @@ from typer.testing import CliRunner
 import armillary as am
 import tiny
 from armillary.cli import app
+from armillary.cli.resist import _with_spread
 from armillary.errors import ArgumentError, UnsoundError
 from armillary.studies.resistance.crossed import crossed_estimate
+from armillary.studies.resistance.ladder import ladder
 from armillary.studies.resistance.verdict import _frozen_words, difference, trained_minus_initial, verdict
 
 if TYPE_CHECKING:
@@ -151,6 +154,20 @@ def test_checkpoints_of_three_seeds_give_trained_minus_its_own_first_weights(mod
     assert found.estimate.value == pytest.approx(float(np.mean(apart)), abs=1e-12)
     hashes = {one["weight_hash"] for name, one in record.study["rungs"].items() if name.startswith("arm")}
     assert len(hashes) == 6
+
+
+def test_an_unknown_spread_can_be_said_and_a_known_one_cannot() -> None:
+    decoder = tiny.tiny_decoder("llama")
+    facts = dataclasses.replace(decoder.facts, released_spread=None)
+    silent = dataclasses.replace(decoder, facts=facts)
+    rung = next(rung for _, rung in ladder(silent) if rung.name == "released-qkvo")
+    assert "--spread 0.0417" in rung.lacks(silent)
+    told = _with_spread(silent, 0.0417)
+    assert not rung.lacks(told)
+    with pytest.raises(ArgumentError, match="Leave it out"):
+        _with_spread(told, 0.02)
+    with pytest.raises(ArgumentError, match="for instance"):
+        _with_spread(silent, -1.0)
 
 
 def test_contrasts_are_paired_by_document(run: tuple[Any, Path]) -> None:

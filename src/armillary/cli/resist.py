@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +18,7 @@ from armillary.cli.study import layer_ranges, require_interval
 from armillary.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from armillary.models.anatomy import Decoder
     from armillary.records.record import Record
     from armillary.studies.resistance.study import Resistance
 
@@ -61,6 +64,10 @@ def resist(
     max_documents: Annotated[int, typer.Option(min=1, help="How many documents.")] = 32,
     max_tokens: Annotated[int, typer.Option(min=4, help="Tokens of each document.")] = 256,
     rungs: Annotated[list[str] | None, typer.Option(help=f"Which rungs: {RUNGS} Default: all that apply.")] = None,
+    spread: Annotated[
+        float | None,
+        typer.Option(help="Of fresh weights by the released recipe, such as 0.0417, where the model does not say it."),
+    ] = None,
     checkpoints: Annotated[
         list[Path] | None,
         typer.Option(help="Folder of checkpoints that train left: first and last of each run are rungs."),
@@ -115,7 +122,7 @@ def resist(
     with terminal.interruptible(out):
         study = _study(
             source, corpus, max_documents=max_documents, max_tokens=max_tokens, rungs=rungs,
-            checkpoints=checkpoints or [],
+            checkpoints=checkpoints or [], spread=spread,
             layers=None if ranges is None else sorted({layer for one in ranges for layer in one}), seed=seed,
             level=level, chunk=chunk, threads=threads,
         )  # fmt: skip
@@ -145,13 +152,16 @@ def _refuse_what_needs_a_decoder(context: typer.Context, part: str) -> None:
 
 def _study(
     source: Source, corpus: Corpus, *, max_documents: int, max_tokens: int, rungs: list[str] | None,
-    checkpoints: list[Path], layers: list[int] | None, seed: int, level: float, chunk: int, threads: int,
+    checkpoints: list[Path], spread: float | None, layers: list[int] | None, seed: int, level: float, chunk: int,
+    threads: int,
 ) -> Resistance:  # fmt: skip
     from armillary.studies.resistance.checkpoints import checkpoint_rungs
     from armillary.studies.resistance.study import Resistance
 
     further = checkpoint_rungs(checkpoints)
     decoder = source.load()
+    if spread is not None:
+        decoder = _with_spread(decoder, spread)
     if decoder.tokenizer is None:
         raise ArgumentError(
             f"Argument `--model` must hold a tokenizer that cuts the documents, but {decoder.facts.name} holds none. "
@@ -178,6 +188,22 @@ def _study(
         chunk=chunk,
         threads=threads,
     )
+
+
+def _with_spread(decoder: Decoder, spread: float) -> Decoder:
+    """The decoder with the spread of its released recipe, which it does not know itself."""
+    known = decoder.facts.released_spread
+    if known is not None:
+        raise ArgumentError(
+            f"Argument `spread` must be left out where the model says its own, but {decoder.facts.name} says "
+            f"{known:g}. Leave it out."
+        )
+    if not 0 < spread < math.inf:
+        raise ArgumentError(
+            f"Argument `spread` must be a positive number, but is {spread:g}. Give the initializer_range of the "
+            "released configuration, 0.0417 for instance."
+        )
+    return dataclasses.replace(decoder, facts=dataclasses.replace(decoder.facts, released_spread=spread))
 
 
 def _print_estimate(study: Resistance, *, as_json: bool) -> None:

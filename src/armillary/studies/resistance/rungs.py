@@ -250,7 +250,7 @@ class Matrices:
             reasons.append(why)
         named = [one for one in (self.scores, self.values, self.mlp) if one.startswith("initial-released")]
         if named and decoder.facts.released_spread is None:
-            reasons.append("the spread of the released configuration is not known")
+            reasons.append("the spread of the released configuration is not known (--spread 0.0417 would say it)")
         if any("initial-library" in one for one in (self.scores, self.values, self.mlp)):
             reasons += [] if decoder.facts.library_spread is not None else ["the library's spread is not known"]
         return "; ".join(reasons)

@@ -301,7 +301,9 @@ class _Climb:
         identity = {
             **study.choices(), "token hash of the documents": study.documents.hash,
             "token hash of the calibration documents": study.calibration.hash,
-            "weight hash": study.decoder.facts.weight_hash, "versions": versions(), "processor": processor(),
+            "weight hash": study.decoder.facts.weight_hash,
+            "spread of the released recipe": study.decoder.facts.released_spread, "versions": versions(),
+            "processor": processor(),
         }  # fmt: skip
         self.journal.begin(
             identity,
