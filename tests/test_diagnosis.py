@@ -177,7 +177,7 @@ def test_a_dry_run_writes_nothing_and_recipes_can_be_listed(armillary, tmp_path)
         (["--max-tokens", "65"], "at most 64"),
         (["--max-tokens", "1"], "'--max-tokens'"),
         (["--set", "vocab_size=20"], "needs 24 ids"),
-        (["--recipe", "overlap_profile:first=0.9,last=0.95"], "of overlap_profile:first=0.9,last=0.95 `first` and"),
+        (["--recipe", "overlap_profile:first=0.9,last=0.95"], "of overlap_profile:first=0.9,last=0.95 `profile` must"),
         (["--recipe", "library", "--recipe", "library"], "`--recipe` must be all different, but library comes twice"),
         (["--threshold", "1.5"], "`--threshold` must be an overlap between -1 and 1, but it is 1.5"),
         *REFUSED_VALUES,

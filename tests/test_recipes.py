@@ -12,6 +12,7 @@ from armillary.models.configurations import configuration, drawn
 from armillary.models.matrices import attention_matrices
 from armillary.training import profile
 from armillary.training.prediction import unpredictable, wide_decoder
+from armillary.training.recipe import shown
 from armillary.training.recipes import RECIPES, parse_recipe
 
 EXAMPLES = {
@@ -22,6 +23,7 @@ EXAMPLES = {
     "depth_scaled": {"power": 0.5},
     "fan_in_scaled": {},
     "overlap_profile": {"first": 0.1, "last": 0.15},
+    "overlap_sequence": {"profile": (0.1, 0.11, 0.15)},
 }
 SMALL = {
     "gpt2": {"n_embd": "48", "n_layer": "3", "n_head": "4", "vocab_size": "260", "n_positions": "64", "initializer_range": "0.1"},
@@ -241,6 +243,15 @@ def test_the_overlap_follows_the_declared_profile(kind, width):
     assert seen.tolist() == pytest.approx([0.1, 0.25, 0.4], abs=0.05)
 
 
+def test_the_overlap_follows_a_declared_sequence_and_another_number_of_overlaps_is_refused():
+    model = fresh("gpt2", n_embd="192", initializer_range="0.04")
+    with pytest.raises(am.ArgumentError, match=r"must hold 3 overlaps .* it is 0.1/0.2. Write profile=0.05/0.175/0.3"):
+        parse_recipe("overlap_sequence:profile=0.1/0.2")(model, seed=0)
+    for text, aimed in [("0.05/0.175/0.3", [0.05, 0.175, 0.3]), ("0.1/0.3/0.35", [0.1, 0.3, 0.35])]:
+        report = parse_recipe(f"overlap_sequence:profile={text}")(model, seed=0)
+        assert report.numbers["aimed"] == aimed and report.numbers["furthest"] < 0.01
+
+
 def test_a_profile_that_no_scale_gives_is_refused_with_what_can_be():
     with pytest.raises(am.ArgumentError, match=r"block 1 can give overlaps from .* not 0.990"):
         RECIPES["overlap_profile"](fresh("llama"), first=0.99, last=0.995, seed=0)
@@ -275,7 +286,7 @@ def test_a_correction_that_blocks_cannot_follow_ends_at_the_best_and_a_refusal_l
 
 @EVERY
 def test_a_recipe_is_named_by_its_text(name):
-    text = name + (":" + ",".join(f"{k}={v}" for k, v in EXAMPLES[name].items()) if EXAMPLES[name] else "")
+    text = name + (":" + ",".join(f"{k}={shown(v)}" for k, v in EXAMPLES[name].items()) if EXAMPLES[name] else "")
     assert dict(parse_recipe(text).choices) == EXAMPLES[name]
     assert str(parse_recipe(text)) == text
 
@@ -290,7 +301,7 @@ def test_the_library_is_a_recipe_that_changes_nothing():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("mimetic", "`recipe` must be one of library, identity_plus_noise:identity=NUMBER"),
+        ("mimetic", "`recipe` must be one of library, depth_scaled:power=NUMBER"),
         ("depth_scaled", "leaves out power"),
         ("depth_scaled:gain=1", "its own choices \\(power\\)"),
         ("depth_scaled:power=much", "a value is 'much'"),

@@ -319,7 +319,7 @@ def test_the_time_of_the_whole_study_is_told(record):
 
 def test_a_recipe_that_does_not_fit_is_refused_before_anything_is_trained(corpus, tmp_path):
     bad = study(corpus, recipes=[parse_recipe("library"), parse_recipe("overlap_profile:first=0.9,last=0.95")])
-    with pytest.raises(am.ArgumentError, match=r"of overlap_profile:first=0.9,last=0.95 `first` and `last` must"):
+    with pytest.raises(am.ArgumentError, match=r"of overlap_profile:first=0.9,last=0.95 `profile` must"):
         bad.run(tmp_path / "r")
     assert list(tmp_path.iterdir()) == []
 

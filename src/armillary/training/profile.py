@@ -19,7 +19,7 @@ from armillary.oracles import wide_limit
 from armillary.training.prediction import WideDecoder, wide_decoder
 from armillary.training.recipe import recipe
 
-__all__ = ["overlap_profile", "scales_for"]
+__all__ = ["overlap_profile", "overlap_sequence", "scales_for"]
 
 SMALLEST, LARGEST = 1e-3, 1e3
 """Between which factors a branch's scale is looked for."""
@@ -57,8 +57,43 @@ def overlap_profile(
             f"Arguments `first` and `last` must be overlaps below 1 that do not fall, but they are {first} and {last}. "
             "Write first=0.05, last=0.3."
         )
-    depth = decoder.facts.layers
-    aimed = np.linspace(first, last, depth)
+    return _followed(decoder, np.linspace(first, last, decoder.facts.layers), seed=seed, ids=ids)
+
+
+@recipe
+def overlap_sequence(
+    decoder: Decoder, *, profile: tuple[float, ...], seed: int, ids: Tensor | None = None
+) -> dict[str, Any]:
+    """Branches of every block scaled so that the mean overlap follows a declared sequence, one number a block.
+
+    As `overlap_profile` otherwise.
+
+    Args:
+        decoder: A model or decoder.
+        profile: Mean overlap after each block, below 1, each above the one before it.
+        seed: Of the ids, where none are given.
+        ids: `documents tokens` to measure on; 4 documents of 64 different random tokens if None.
+
+    Returns:
+        A report as that of `overlap_profile`.
+
+    Raises:
+        ArgumentError: Another number of overlaps than of blocks, or a profile that the blocks cannot follow.
+        UnsupportedModelError: The recursion does not speak of the decoder.
+    """
+    aimed, depth = np.asarray(profile, dtype=float), decoder.facts.layers
+    if len(aimed) != depth or not (np.abs(aimed) < 1).all() or (np.diff(aimed) <= 0).any():
+        raise ArgumentError(
+            f"Argument `profile` must hold {depth} overlaps below 1 that rise, one a block, but it is "
+            f"{'/'.join(f'{one:g}' for one in aimed)}. Write "
+            f"profile={'/'.join(f'{one:.3g}' for one in np.linspace(0.05, 0.3, depth))}."
+        )
+    return _followed(decoder, aimed, seed=seed, ids=ids)
+
+
+def _followed(decoder: Decoder, aimed: np.ndarray, *, seed: int, ids: Tensor | None) -> dict[str, Any]:
+    """Scales predicted, then corrected by what is measured."""
+    depth = len(aimed)
     tokens = _distinct(decoder, seed) if ids is None else decoder.checked(ids).cpu()
     wide = wide_decoder(decoder)
     starts = [wide.start(row.tolist()) for row in tokens]
@@ -115,8 +150,8 @@ def scales_for(wide: WideDecoder, starts: Sequence[np.ndarray], wanted: np.ndarr
         low, high = above(ends[0]), above(ends[1])
         if low > 0 or high < 0:
             raise ArgumentError(
-                f"Arguments `first` and `last` must be a profile that the blocks can follow, but block {layer + 1} can "
-                f"give overlaps from {aim + low:.3f} to {aim + high:.3f}, not {aim:.3f}. Choose others."
+                f"Argument `profile` must be one that the blocks can follow, but block {layer + 1} can give overlaps "
+                f"from {aim + low:.3f} to {aim + high:.3f}, not {aim:.3f}. Choose others."
             )
         scale = float(np.exp(brentq(above, *ends, xtol=1e-4)))
         grams = after(scale, layer)

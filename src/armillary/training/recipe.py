@@ -144,6 +144,8 @@ def _ties(model: Any) -> list[list[str]]:
 
 def shown(value: Any) -> str:
     """A choice as it is written."""
+    if isinstance(value, tuple):
+        return "/".join(map(shown, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -11,7 +11,7 @@ from armillary.training.recipe import LIBRARY, RECIPES, Recipe
 
 __all__ = ["RECIPES", "accepted_recipes", "parse_recipe"]
 
-assert all(name in RECIPES for name in (*initialization.__all__, "overlap_profile")), profile
+assert all(name in RECIPES for name in (*initialization.__all__, "overlap_profile", "overlap_sequence")), profile
 
 
 def parse_recipe(text: str) -> Recipe:
@@ -55,7 +55,7 @@ def parse_recipe(text: str) -> Recipe:
 
 def accepted_recipes() -> str:
     """Every recipe as it is written, in words."""
-    return ", ".join([LIBRARY, *(_form(name) for name in RECIPES)])
+    return ", ".join([LIBRARY, *(_form(name) for name in sorted(RECIPES))])
 
 
 def _choices(name: str) -> tuple[dict[str, Any], list[str]]:
@@ -72,7 +72,11 @@ def _choices(name: str) -> tuple[dict[str, Any], list[str]]:
 
 def _form(name: str) -> str:
     found, _ = _choices(name)
-    words = ("|".join(get_args(kind)) if get_origin(kind) is Literal else "NUMBER" for kind in found.values())
+    words = (
+        "|".join(get_args(kind)) if origin is Literal else "NUMBER/NUMBER/..." if origin is tuple else "NUMBER"
+        for kind in found.values()
+        for origin in (get_origin(kind),)
+    )
     given = ",".join(f"{key}={word}" for key, word in zip(found, words, strict=True))
     return name + (f":{given}" if given else "")
 
@@ -83,6 +87,8 @@ def _read(kind: Any, text: str, name: str) -> Any:
             if text not in get_args(kind):
                 raise ValueError(text)
             return text
+        if get_origin(kind) is tuple:
+            return tuple(float(one) for one in text.split("/"))
         return kind(text)
     except ValueError:
         raise ArgumentError(
