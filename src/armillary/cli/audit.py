@@ -62,7 +62,10 @@ def audit(
     allow_pickle: AllowPickle = False,
     trust_remote_code: TrustRemoteCode = False,
     layers: Annotated[
-        str | None, typer.Option(help="For example 0,5,10-12. Default: the embedding, half of the way, the last layer.")
+        str | None,
+        typer.Option(
+            help="For example 0,5,10-12. Default: the embedding, half of the way, the last layer; of gauges seven."
+        ),
     ] = None,
     transformations: Annotated[
         list[str] | None,
@@ -72,13 +75,17 @@ def audit(
         ),
     ] = None,
     condition_number: Annotated[
-        float, typer.Option(help="Largest over smallest singular value of general maps, gauges included.")
+        float,
+        typer.Option(
+            help="Largest over smallest singular value of general maps; where written, of gauges too, else 10."
+        ),
     ] = 4.0,
     gauges: Annotated[
         list[str] | None,
         typer.Option(
-            help="Re-parametrizations that leave the function unchanged, verified on the documents in float64: all, or "
-            "names; repeat the option or separate by commas. Default: none."
+            help="Re-parametrizations that leave the function unchanged, verified in float64 on the first two "
+            "documents, 48 tokens of each, unless --max-documents or --max-tokens is written: all, none, or names; "
+            "repeat the option or separate by commas. Default: none."
         ),
     ] = None,
     untie: Annotated[
