@@ -219,7 +219,9 @@ def _is_fused(term: AttentionDrift, task: PairSum, name: str) -> bool:
     plain = isinstance(term.rule, Softmax) and isinstance(term.mask, Full | Causal | Window)
     if heads is None or not plain or isinstance(getattr(term.rule, "beta", 0.0), Tensor):
         return False
-    able = heads.query.shape[1] == heads.value.shape[1] and FusedAttention.obstacle(task) is None
+    width = heads.query.shape[1]
+    aligned = task.device == "cpu" or width % 8 == 0  # kernels of graphics cards take no other widths
+    able = width == heads.value.shape[1] and aligned and FusedAttention.obstacle(task) is None
     return able and (name == FusedAttention.name or (name == "auto" and task.tokens > LARGEST_AT_ONCE))
 
 
