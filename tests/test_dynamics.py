@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import armillary as am
 from armillary.dynamics.attention import Mask, RowRule
 from armillary.dynamics.integrators import CLASSICAL, TSITOURAS
+from armillary.dynamics.runge_kutta import combined, stages
 from armillary.oracles import circle, linear, overlap
 
 ATTENTION = am.AttentionDrift
@@ -232,6 +233,31 @@ def test_the_classical_method_is_of_order_four() -> None:
         float((am.flow(field, start, until=2.0, integrator=am.RK4(step=h)).last - exact).abs().max()) for h in steps
     ]
     assert measured_order(errors, steps) == pytest.approx(4, abs=0.3)
+
+
+def stepped(field: am.VelocityField, state: torch.Tensor, length: float, share: float = 1.0) -> torch.Tensor:
+    """One step of the embedded pair's own tableau, or its dense output at a share of it."""
+    velocities = stages(field, TSITOURAS, 0.0, length, state, None)
+    end = field.retracted(combined(state, length, TSITOURAS.weights[:-1], velocities))
+    if share == 1:
+        return end
+    velocities = [*velocities, field.velocity(length, end)]
+    return field.retracted(combined(state, length, tuple(TSITOURAS.shares(np.asarray([share]))[0]), velocities))
+
+
+def test_the_embedded_pair_is_of_order_five_at_fixed_steps_and_of_order_four_between_them() -> None:
+    field, start = am.on_sphere(ATTENTION(am.Softmax(3.0))), cloud()[None]
+    steps = [0.025, 0.05, 0.1]
+    exact = am.flow(field, start, until=2.0, integrator=am.Tsit5(rtol=1e-14), keep=[0.4 * h for h in steps] + [2.0])
+    whole, between = [], []
+    for place, h in enumerate(steps):
+        state = start
+        for _ in range(round(2.0 / h)):
+            state = stepped(field, state, h)
+        whole.append(float((state - exact.last).abs().max()))
+        between.append(float((stepped(field, start, h, 0.4) - exact.states[:, place]).abs().max()))
+    assert measured_order(whole, steps) == pytest.approx(5, abs=0.3)
+    assert measured_order(between, steps) - 1 == pytest.approx(4, abs=0.3)  # a single step: one order more
 
 
 def test_the_error_of_the_adaptive_method_follows_its_tolerance() -> None:
@@ -666,3 +692,13 @@ def test_fixed_steps_that_blow_up_stop_at_the_last_finite_state_and_leave_other_
     assert bool(torch.isfinite(run.states).all()) and set(run.stopped_at) == {0}
     alone = am.flow(field, starts[1], until=until, integrator=integrator, keep=keep)
     assert torch.equal(run.states[1], alone.states)
+
+
+@pytest.mark.parametrize(
+    "norm", [am.LayerNorm(gain=torch.ones(4)), am.LayerNorm(bias=torch.ones(2)), am.RMSNorm(torch.ones(1, 3))]
+)
+def test_a_gain_or_bias_of_another_length_than_the_rows_is_refused(norm: am.LayerNorm | am.RMSNorm) -> None:
+    with pytest.raises(am.ArgumentError, match=r"each of the 3 coordinates of a row, but has shape .*Give 3 numbers"):
+        am.flow(am.pre_norm(ATTENTION(am.Softmax(1.0)), read=norm), cloud(4, 3), until=1.0, integrator=TIGHT)
+    mended = replace(norm, gain=torch.ones(3)) if norm.gain is not None else replace(norm, bias=torch.ones(3))
+    assert mended(cloud(4, 3)).shape == (4, 3)

@@ -44,6 +44,15 @@ __all__ = [
 Scheme = Literal["post", "pre", "mix", "peri", "ngpt", "sqrt depth", "flat"]
 
 
+def _require_length(name: str, given: Tensor | None, rows: Tensor) -> None:
+    """Refuse a gain or bias that does not have one number for each coordinate of the rows."""
+    if given is not None and tuple(given.shape) != (rows.shape[-1],):
+        raise ArgumentError(
+            f"Argument `{name}` must have one number for each of the {rows.shape[-1]} coordinates of a row, but has "
+            f"shape {list(given.shape)}. Give {rows.shape[-1]} numbers, or leave it out."
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class RMSNorm:
     """x -> gain * x / sqrt(mean(x^2) + eps); with gain 1 and eps 0 rows of length sqrt(dim).
@@ -58,6 +67,7 @@ class RMSNorm:
 
     def __call__(self, rows: Tensor) -> Tensor:
         """The normalized rows, same shape."""
+        _require_length("gain", self.gain, rows)
         found = rows * torch.rsqrt(rows.square().mean(-1, keepdim=True) + self.eps)
         return found if self.gain is None else found * self.gain.to(rows)
 
@@ -78,6 +88,8 @@ class LayerNorm:
 
     def __call__(self, rows: Tensor) -> Tensor:
         """The normalized rows, same shape."""
+        _require_length("gain", self.gain, rows)
+        _require_length("bias", self.bias, rows)
         mean_free = rows - rows.mean(-1, keepdim=True)
         found = mean_free * torch.rsqrt(mean_free.square().mean(-1, keepdim=True) + self.eps)
         found = found if self.gain is None else found * self.gain.to(rows)
