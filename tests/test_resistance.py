@@ -320,6 +320,33 @@ def test_a_run_that_is_stopped_goes_on_from_its_rungs_and_ends_with_the_same_num
     assert resumed.measurements_hash == whole.measurements_hash
 
 
+def test_rungs_climbed_side_by_side_in_other_processes_and_resumed_there_give_the_same_bits(tmp_path: Path) -> None:
+    decoder = tiny.tiny_decoder("llama")
+    ids = tiny.tiny_ids(documents=5, tokens=8)
+    documents, calibration = am.Documents.from_token_ids(ids[:3]), am.Documents.from_token_ids(ids[3:], ["c", "d"])
+    rungs = ["trained", "ablated-mlp", "trained-qkvo", "gaussian", "idealized-beta1-full-ratio"]
+    study = Resistance(decoder, documents, calibration, rungs=rungs, chunk=2)
+    here = study.run(tmp_path / "here")
+
+    class Stopped(Exception):
+        pass
+
+    def stop(sentence: str, done: int, total: int) -> None:
+        if done == 6:  # in the middle of the second rung
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        study.run(tmp_path / "there", progress=stop)
+    told: list[tuple[int, int]] = []
+    side_by_side = am.Backend("processes", 2)
+    there = study.run(
+        tmp_path / "there", backend=side_by_side, progress=lambda _, done, total: told.append((done, total))
+    )
+    assert there.measurements_hash == here.measurements_hash
+    assert there.provenance["conditions"] == here.provenance["conditions"]
+    assert told[-1][0] == told[-1][1]
+
+
 def test_an_unknown_rung_is_refused_with_the_names_there_are() -> None:
     decoder = tiny.tiny_decoder("llama")
     ids = tiny.tiny_ids(documents=4, tokens=8)

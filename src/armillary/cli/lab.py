@@ -10,7 +10,7 @@ import typer
 from armillary.cli import terminal
 from armillary.cli.captured import Axes, StatesArray, StatesFile, captured
 from armillary.cli.corpus import Corpus, DocumentsPath, IdColumn, Separator, TextColumn
-from armillary.cli.options import LARGEST_SEED, AsJson, Quiet, given
+from armillary.cli.options import LARGEST_SEED, Address, AsJson, BackendKind, Quiet, Workers, given
 from armillary.cli.report import drawn
 from armillary.cli.source import AllowPickle, Device, Dtype, Model, Revision, Source, Tokenizer, TrustRemoteCode
 from armillary.cli.study import laboratory, require_interval
@@ -99,11 +99,9 @@ def lab(
             help="Such as 300MiB or 2GiB, beyond the loaded model: passes are made small enough to keep to it."
         ),
     ] = None,
-    backend: Annotated[
-        str, typer.Option(help="Where documents are measured: here, processes, dask or ray. Numbers are the same.")
-    ] = "here",
-    workers: Annotated[int, typer.Option(min=1, help="Processes of the backend.")] = 1,
-    address: Annotated[str | None, typer.Option(help="HOST:PORT of a cluster of Dask or Ray that is there.")] = None,
+    backend: BackendKind = "here",
+    workers: Workers = 1,
+    address: Address = None,
     preset: Annotated[
         str,
         typer.Option(

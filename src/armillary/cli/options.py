@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["LARGEST_SEED", "AsJson", "Quiet", "given"]
+__all__ = ["LARGEST_SEED", "Address", "AsJson", "BackendKind", "Quiet", "Workers", "given"]
 
 LARGEST_SEED = 2**63 - 1
 """What a 64-bit generator takes."""
@@ -15,6 +15,12 @@ AsJson = Annotated[
     bool, typer.Option("--json", help="One strict JSON object on standard output and nothing else there.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no closing words.")]
+
+BackendKind = Annotated[
+    str, typer.Option("--backend", help="Where it is measured: here, processes, dask or ray. Numbers are the same.")
+]
+Workers = Annotated[int, typer.Option(min=1, help="Processes of the backend.")]
+Address = Annotated[str | None, typer.Option(help="HOST:PORT of a cluster of Dask or Ray that is there.")]
 
 
 def given(context: typer.Context) -> list[str]:

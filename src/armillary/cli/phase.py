@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from armillary.cli import terminal
-from armillary.cli.options import LARGEST_SEED, AsJson, Quiet
+from armillary.cli.options import LARGEST_SEED, Address, AsJson, BackendKind, Quiet, Workers
 from armillary.cli.report import drawn
 from armillary.errors import ArgumentError
 from armillary.studies.diagram.registry import preset_names
@@ -38,11 +38,9 @@ def phase(
         int, typer.Option(min=0, max=LARGEST_SEED // 2, help="The first of the seeds; also of the resampling.")
     ] = 0,
     level: Annotated[float, typer.Option(help="Nominal coverage of the intervals.")] = 0.95,
-    backend: Annotated[
-        str, typer.Option(help="Where cells are measured: here, processes, dask or ray. Numbers are the same.")
-    ] = "here",
-    workers: Annotated[int, typer.Option(min=1, help="Processes of the backend.")] = 1,
-    address: Annotated[str | None, typer.Option(help="HOST:PORT of a cluster of Dask or Ray that is there.")] = None,
+    backend: BackendKind = "here",
+    workers: Workers = 1,
+    address: Address = None,
     out: Annotated[
         Path | None,
         typer.Option(

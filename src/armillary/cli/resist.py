@@ -11,7 +11,7 @@ import typer
 
 from armillary.cli import terminal
 from armillary.cli.corpus import Corpus
-from armillary.cli.options import LARGEST_SEED, AsJson, Quiet, given
+from armillary.cli.options import LARGEST_SEED, Address, AsJson, BackendKind, Quiet, Workers, given
 from armillary.cli.report import drawn
 from armillary.cli.source import AllowPickle, Device, Dtype, Model, Revision, Source, Tokenizer, TrustRemoteCode
 from armillary.cli.study import layer_ranges, require_interval
@@ -78,7 +78,10 @@ def resist(
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED // 2, help="Of resampling and of drawn matrices.")] = 0,
     level: Annotated[float, typer.Option(help="Coverage of the intervals, between 0 and 1.")] = 0.95,
     chunk: Annotated[int, typer.Option(min=1, help="Documents in one pass: what a stopped run loses at most.")] = 4,
-    threads: Annotated[int, typer.Option(min=1, help="Of the processor; last bits depend on it.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Of the processor, for each pass; last bits depend on it.")] = 1,
+    backend: BackendKind = "here",
+    workers: Workers = 1,
+    address: Address = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be measured, in what time; no record.")
     ] = False,
@@ -114,6 +117,9 @@ def resist(
             address=None, out=out, dry_run=dry_run, as_json=as_json, quiet=quiet,
         )  # fmt: skip
         return
+    from armillary.studies.backend import Backend
+
+    place = Backend(backend, workers, address, None if quiet else terminal.notice)
     source = Source(
         model=model, revision=revision, tokenizer=tokenizer, device=device, dtype=dtype, allow_pickle=allow_pickle,
         trust_remote_code=trust_remote_code,
@@ -130,7 +136,7 @@ def resist(
             _print_estimate(study, as_json=as_json)
             return
         with terminal.progress("climbing", quiet=quiet) as told:
-            record = study.run(out, progress=told, notice=None if quiet else terminal.notice)
+            record = study.run(out, backend=place, progress=told, notice=None if quiet else terminal.notice)
         if as_json:  # before anything is drawn: numbers do not wait for pictures
             terminal.print_json(_summary(record))
         page = drawn(record, quiet=quiet)

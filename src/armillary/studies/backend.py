@@ -9,15 +9,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from armillary.errors import ArgumentError, WorkersLost
 from armillary.models.decoder import Decoder, load_decoder
-from armillary.studies.station import Errand, Finished, Station, Task
+from armillary.studies.station import Errand, Finished, Station, Task, require_same
 
-__all__ = ["BACKENDS", "Backend"]
+__all__ = ["BACKENDS", "Backend", "copied", "same_decoder"]
 
 BACKENDS = ("here", "processes", "dask", "ray")
 """`here` is this process; `processes` and `ray` are joblib's; `dask` is spoken to directly."""
@@ -102,8 +102,8 @@ class Backend:
         Raises:
             WorkersLost: Workers were lost again and again without finishing a task.
         """
-        copied, loading = _copied(decoder), decoder.loading
-        self._through(_done, lambda: [(errand, loading, copied, task) for task in tasks()], lambda found: keep(*found))
+        copy, loading = copied(decoder), decoder.loading
+        self._through(_done, lambda: [(errand, loading, copy, task) for task in tasks()], lambda found: keep(*found))
 
     def each(self, function: Call, calls: Callable[[], Sequence[tuple[Any, ...]]], keep: Callable[[Any], None]) -> None:
         """Call a function of a module with each of many arguments, here in order or in other processes in any order.
@@ -252,30 +252,39 @@ _one_at_a_time = threading.Lock()
 _at_work: dict[str, Station] = {}
 
 
-def _done(
-    errand: Errand, loading: dict[str, Any] | None, copied: np.ndarray | None, task: Task
-) -> tuple[Task, Finished]:
+def _done(errand: Errand, loading: dict[str, Any] | None, copy: np.ndarray | None, task: Task) -> tuple[Task, Finished]:
     """Do one task in a worker, which keeps its decoder and its condition for the next of the same run."""
     with _one_at_a_time:
         if errand.key not in _at_work:
             for other in list(_at_work):
                 _at_work.pop(other).close()
-            station = Station(_decoder(loading, copied), errand)
-            station.require_same()
-            _at_work[errand.key] = station
+            decoder = same_decoder(loading, copy, weight_hash=errand.weight_hash, processor=errand.processor)
+            _at_work[errand.key] = Station(decoder, errand)
         return replace(task, ids=None, calibration=None), _at_work[errand.key].do(task)
 
 
-def _decoder(loading: dict[str, Any] | None, copied: np.ndarray | None) -> Decoder:
+def same_decoder(
+    loading: dict[str, Any] | None, copy: np.ndarray | None, *, weight_hash: str, processor: str
+) -> Decoder:
+    """The decoder of a run, loaded or unpacked in a worker.
+
+    Args:
+        loading: What it was loaded with; None for a copy.
+        copy: What `copied` made of it.
+        weight_hash: Of the decoder that the run was begun with.
+        processor: What the last bits depend on beside the versions.
+
+    Raises:
+        CheckMissed: It is another one, or this processor would give other bits.
+    """
     import cloudpickle
 
-    if copied is not None:
-        decoder: Decoder = cloudpickle.loads(copied.tobytes())
-        return decoder
-    return load_decoder(**(loading or {}), prove=False)
+    decoder = load_decoder(**(loading or {}), prove=False) if copy is None else cloudpickle.loads(copy.tobytes())
+    require_same(decoder, weight_hash=weight_hash, processor=processor)
+    return cast("Decoder", decoder)
 
 
-def _copied(decoder: Decoder) -> np.ndarray | None:
+def copied(decoder: Decoder) -> np.ndarray | None:
     """A model that came as an object, as bytes in an array: joblib hands an array to each process once."""
     import cloudpickle
 

@@ -13,7 +13,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from armillary.errors import CheckMissed
-from armillary.models.anatomy import weight_hash
+from armillary.models import anatomy
 from armillary.models.conditions import Condition
 from armillary.models.decoder import Decoder
 from armillary.models.documents import Documents
@@ -21,15 +21,15 @@ from armillary.models.widened import wider_type
 from armillary.records import storage
 from armillary.records.journal import REASON, SECONDS
 from armillary.shapes import TokenIds
+from armillary.studies import origin
 from armillary.studies.calibration import as_arrays, as_calibrations
 from armillary.studies.chunk import Arrays, Bench
 from armillary.studies.collector import Setting
 from armillary.studies.layout import Layout
-from armillary.studies.origin import processor
 from armillary.studies.passes import calibrate
 from armillary.studies.rounding import rounding
 
-__all__ = ["Errand", "Finished", "Station", "Task", "threads"]
+__all__ = ["Errand", "Finished", "Station", "Task", "require_same", "threads"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,33 +91,12 @@ class Station:
     Args:
         decoder: The trained decoder.
         errand: What all tasks share.
-
-    Raises:
-        CheckMissed: The decoder is not the one that the run was begun with, or this processor would give other bits.
     """
 
     def __init__(self, decoder: Decoder, errand: Errand) -> None:
         self.decoder, self.errand = decoder, errand
         self._entered: int | None = None
         self._leave = ExitStack()
-
-    def require_same(self) -> None:
-        """Refuse other weights, and a processor whose sums end in other digits.
-
-        Raises:
-            CheckMissed: The decoder is not the one that the run was begun with, or this processor is of another kind.
-        """
-        found, expected = weight_hash(self.decoder.model), self.errand.weight_hash
-        if found != expected:
-            raise CheckMissed(
-                f"Every worker must load the weights of hash {expected[:12]}, but one loaded {found[:12]}. "
-                "Give all of them the same files, or measure in one process."
-            )
-        if processor() != self.errand.processor:
-            raise CheckMissed(
-                f"Every worker must have the processor {self.errand.processor} for numbers equal to the last bit, but "
-                f"one has {processor()}. Leave that machine out, or measure on machines like it alone."
-            )
 
     def do(self, task: Task) -> Finished:
         """Do a task, in its condition.
@@ -175,6 +154,30 @@ class Station:
             return rounding(self._bench.setting, task.ids[:count], tuple(task.titles[:count]), arrays)
         except RuntimeError as trouble:  # an operation that knows no wider type, or no memory for it
             return {REASON: np.asarray(f"{type(trouble).__name__}: {str(trouble).strip().splitlines()[0][:200]}")}
+
+
+def require_same(decoder: Decoder, *, weight_hash: str, processor: str) -> None:
+    """Refuse other weights, and a processor whose sums end in other digits.
+
+    Args:
+        decoder: What a worker loaded.
+        weight_hash: Of the decoder that the run was begun with.
+        processor: That it was begun on.
+
+    Raises:
+        CheckMissed: The decoder is not the one that the run was begun with, or this processor is of another kind.
+    """
+    found = anatomy.weight_hash(decoder.model)
+    if found != weight_hash:
+        raise CheckMissed(
+            f"Every worker must load the weights of hash {weight_hash[:12]}, but one loaded {found[:12]}. "
+            "Give all of them the same files, or measure in one process."
+        )
+    if origin.processor() != processor:
+        raise CheckMissed(
+            f"Every worker must have the processor {processor} for numbers equal to the last bit, but "
+            f"one has {origin.processor()}. Leave that machine out, or measure on machines like it alone."
+        )
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,37 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from armillary.errors import ArgumentError, ArmillaryError, DiskError, Interrupted, UnsoundError
+from armillary.errors import ArgumentError, UnsoundError
 from armillary.estimates import require_choices
 from armillary.models.anatomy import Decoder
-from armillary.models.capture import Tap
-from armillary.models.contract import prove, require
 from armillary.models.documents import Documents
 from armillary.models.matrices import without_plain_form
-from armillary.observables.cloud import Calibration
 from armillary.observables.declaration import Preparation
 from armillary.observables.rank import isotropic_participation_rank, rank_ceiling
-from armillary.records import storage, unfinished
 from armillary.records.journal import (
-    IDS,
-    SECONDS,
-    UNFINISHED,
-    Beginning,
     Journal,
-    calibration_unit,
-    chunk_unit,
 )
 from armillary.records.record import Record
 from armillary.studies.axes import with_words
-from armillary.studies.finite import require_finite
-from armillary.studies.origin import origin, processor, versions
+from armillary.studies.backend import Backend
 from armillary.studies.plan import GROUPS, TAPS
-from armillary.studies.resistance.calibrating import Reader, pace_of
 from armillary.studies.resistance.cost import cost
-from armillary.studies.resistance.heads_at_work import HeadsAtWork, head_variables
 from armillary.studies.resistance.ladder import RECIPES, chosen_rungs
 from armillary.studies.resistance.nulls import null_variables
 from armillary.studies.resistance.numbers import (
@@ -48,26 +32,18 @@ from armillary.studies.resistance.numbers import (
     EVERYWHERE,
     PREPARATIONS,
     TOKENS,
-    Numbers,
-    variables,
 )
-from armillary.studies.resistance.projections import KINDS, Projections, kept_directions, projection_variables
-from armillary.studies.resistance.reproduction import require_reproduced
-from armillary.studies.resistance.rungs import CALIBRATED, Idealized, Matrices, Pass, Rung, Saved, Workshop
+from armillary.studies.resistance.projections import KINDS, kept_directions
+from armillary.studies.resistance.run import ROGUE_COORDINATES, Climb
+from armillary.studies.resistance.rungs import Rung, Saved, Workshop
 from armillary.studies.resistance.sources import SPECTRUM, TRAINED, Sources
 from armillary.studies.resistance.trial import GAINS, declared_heads, head_table
-from armillary.studies.resistance.wandering import AXES, Wandering, wandering_variables
-from armillary.studies.station import threads
+from armillary.studies.resistance.wandering import AXES
 
 if TYPE_CHECKING:
     import xarray
 
 __all__ = ["Resistance"]
-
-ROGUE_COORDINATES = 3
-LEVEL_OF_DECODERS = 4
-PROVED_TOKENS = 64
-"""Tokens of the first document on which the matrices are put to the proof."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +133,7 @@ class Resistance:
         self,
         path: str | Path,
         *,
+        backend: Backend | None = None,
         progress: Callable[[str, int, int], None] | None = None,
         notice: Callable[[str], None] | None = None,
     ) -> Record:
@@ -164,6 +141,7 @@ class Resistance:
 
         Args:
             path: The new folder.
+            backend: Where rungs are climbed, this process if None; numbers do not depend on it.
             progress: Told after every chunk with a sentence, the passes done and the passes in all.
             notice: Told that an earlier run is gone on with.
 
@@ -174,7 +152,7 @@ class Resistance:
                 down, and the other rungs go on.
         """
         with Journal.held(Path(path)) as journal:
-            _Climb(self, journal, progress).carry_out(Path(path), notice)
+            Climb(self, journal, progress).carry_out(journal, Path(path), backend or Backend(), notice)
         return Record.open(path)
 
     def choices(self) -> dict[str, Any]:
@@ -280,218 +258,3 @@ class Resistance:
     def workshop(self) -> Workshop:
         """What all rungs share."""
         return Workshop(self.decoder, Sources(self.decoder, self.seed), self.tolerance)
-
-
-class _Climb:
-    """One run of the study."""
-
-    def __init__(self, study: Resistance, journal: Journal, progress: Callable[[str, int, int], None] | None) -> None:
-        self.study, self.journal, self.progress = study, journal, progress
-        self.workshop = study.workshop()
-        self.starts = list(range(0, len(study.documents), study.chunk))
-        self.rogue: Calibration | None = None
-        self.total = len(study.climbed) * len(self.starts) + sum(map(_is_calibrated, study.climbed))
-        self.done = 0
-
-    def carry_out(self, record: Path, notice: Callable[[str], None] | None) -> None:
-        study = self.study
-        promises = prove(study.decoder)
-        require(study.decoder, promises)
-        self._require_directions()
-        identity = {
-            **study.choices(), "token hash of the documents": study.documents.hash,
-            "token hash of the calibration documents": study.calibration.hash,
-            "weight hash": study.decoder.facts.weight_hash,
-            "spread of the released recipe": study.decoder.facts.released_spread, "versions": versions(),
-            "processor": processor(),
-        }  # fmt: skip
-        self.journal.begin(
-            identity,
-            lambda: Beginning(
-                study.choices(),
-                {
-                    **origin(study.decoder, study.documents, promises=promises, calibration=study.calibration),
-                    "reproduction": self._reproduction(),
-                    "first_document": self._first_document(),
-                },
-                study.frame(),
-                variables(study.documents.tokens, study.decoder.facts.width)
-                | head_variables()
-                | wandering_variables()
-                | projection_variables(),
-            ),
-        )
-        if (found := len(self.journal.units())) and notice is not None:
-            notice(f"Going on with the run in {self.journal.folder}: {found} of {self.total} passes are finished.")
-        with threads(study.threads), torch.inference_mode():
-            for place, rung in enumerate(study.climbed):
-                self._rung(place, rung)
-        stored = unfinished.stored(self.journal.folder)
-        storage.write(
-            record, stored.study, stored.provenance, stored.dataset,
-            workshop=self.journal.folder / f"record{UNFINISHED}",
-        )  # fmt: skip
-
-    def _require_directions(self) -> None:
-        """Every token that a rung on the sphere starts from must have a direction there.
-
-        Raises:
-            ArgumentError: The embedding of a token is zero; the message names it.
-        """
-        study = self.study
-        starts = {
-            getattr(rung, "positions", "own") for rung in study.climbed if isinstance(rung, (Idealized, Matrices))
-        }
-        with torch.inference_mode():
-            for documents in (study.documents, study.calibration) if starts else ():
-                first = 0
-                for ids in documents.batches(study.chunk):
-                    for positions in sorted(starts):
-                        zero = (self.workshop.start(ids, positions=positions).norm(dim=-1) == 0).nonzero().tolist()
-                        for document, place in zero:
-                            token, tokenizer = int(ids[document, place]), study.decoder.tokenizer
-                            word = "" if tokenizer is None else f" ({tokenizer.decode([token])!r})"
-                            raise ArgumentError(
-                                f"Argument `documents` must hold tokens with a direction, but token {token}{word} of "
-                                f"document {documents.titles[first + document]!r} has a zero embedding, so it has no "
-                                "direction on the sphere. Leave the rungs on the sphere out (--rungs decoder), or give "
-                                "other documents."
-                            )
-                    first += len(ids)
-
-    def _reproduction(self) -> dict[str, Any]:
-        """How far the decoder rebuilt from its matrices is from itself, or why it is not rebuilt."""
-        study = self.study
-        if not any(isinstance(rung, Matrices) for rung in study.climbed):
-            return {"rebuilt": "no rung is built from matrices"}
-        ids = study.documents.token_ids[:1, :PROVED_TOKENS]
-        found = require_reproduced(study.decoder, self.workshop.sources.trained, ids)
-        return {
-            "rebuilt": f"from plain matrices, on {ids.shape[1]} tokens of {study.documents.titles[0]}",
-            "largest_relative_departure": max(found.values()),
-            "by_tap": {f"{tap.name} {tap.layer}": value for tap, value in found.items()},
-        }
-
-    def _first_document(self) -> dict[str, Any]:
-        """The tokens whose paths are drawn, as text where there is a tokenizer."""
-        ids, tokenizer = self.study.documents.token_ids[0].tolist(), self.study.decoder.tokenizer
-        texts = [str(one) for one in ids] if tokenizer is None else [tokenizer.decode([one]) for one in ids]
-        return {"title": self.study.documents.titles[0], "tokens": texts}
-
-    def _rung(self, place: int, rung: Rung) -> None:
-        """Calibrate one rung and measure its chunks, each unless it is there already; what fails is written down."""
-        units, unit = self.journal.units(), calibration_unit(place)
-        todo = [start for start in self.starts if chunk_unit(place, start) not in units]
-        self._tell(rung.label, len(self.starts) - len(todo))
-        if unit in units:
-            self._learn(rung, self.journal.arrays(unit))
-            self._tell(rung.label, 1)
-        if not todo and (unit in units or not _is_calibrated(rung)):
-            return
-        proof = {"name": rung.name, "label": rung.label}
-        try:
-            with rung.opened(self.workshop) as (through, said):
-                if _is_calibrated(rung) and unit not in units:
-                    self.journal.put(unit, self._calibrated(through, rung))
-                    self._learn(rung, self.journal.arrays(unit))
-                    self._tell(rung.label, 1)
-                self.journal.put_proof(place, {**proof, "sentence": said})
-                for start in todo:
-                    self.journal.put(chunk_unit(place, start), self._measured(through, rung, start))
-                    self._tell(rung.label, 1)
-        except ArmillaryError as error:
-            if rung.name == "trained" or isinstance(error, (DiskError, Interrupted)):
-                raise  # all others follow the pace of the decoder as loaded
-            self.journal.put_proof(place, {**proof, "sentence": f"failed: {error}", "failed": str(error)})
-            found = self.journal.units()
-            for start in (one for one in self.starts if chunk_unit(place, one) not in found):
-                numbers, ids = self._numbers(start)
-                self.journal.put(chunk_unit(place, start), numbers.arrays | {IDS: ids.numpy(), SECONDS: np.zeros(())})
-                self._tell(rung.label, 1)
-
-    def _calibrated(self, through: Pass, rung: Rung) -> dict[str, np.ndarray]:
-        began = time.perf_counter()
-        batches = list(self.study.calibration.batches(self.study.chunk))
-        if isinstance(rung, Matrices):
-            found = rung.calibrated(self.workshop, batches)
-            found |= {"layers": np.zeros(0), "coordinates": np.zeros((0, ROGUE_COORDINATES), dtype=int)}
-        else:
-            reader = Reader(ROGUE_COORDINATES)
-            for batch in batches:
-                through(batch, reader)
-                reader.next_batch()
-            found = reader.arrays()
-        return found | {SECONDS: np.asarray(time.perf_counter() - began)}
-
-    def _learn(self, rung: Rung, found: dict[str, np.ndarray]) -> None:
-        """From the decoder itself the pace of its sublayers and its rogue coordinates; from others their steps."""
-        if rung.name == "trained":
-            self.workshop.pace = pace_of(found, self.study.decoder)
-            self.rogue = Calibration(mean=torch.zeros(0), coordinates=tuple(found["coordinates"][0].tolist()))
-        else:
-            self.workshop.steps[rung.name] = {name: found[name] for name in CALIBRATED}
-
-    def _numbers(self, start: int) -> tuple[Numbers, Tensor]:
-        """Numbers to be taken of a chunk, and its token ids."""
-        study = self.study
-        ids = study.documents.token_ids[start : start + study.chunk]
-        numbers = Numbers(
-            layers=tuple(study.layers or ()), documents=len(ids), tokens=study.documents.tokens,
-            width=study.decoder.facts.width, calibration=self.rogue,
-        )  # fmt: skip
-        return numbers, ids
-
-    def _measured(self, through: Pass, rung: Rung, start: int) -> dict[str, np.ndarray]:
-        began = time.perf_counter()
-        study = self.study
-        numbers, ids = self._numbers(start)
-        titles = study.documents.titles[start : start + study.chunk]
-        times = rung.times(self.workshop) if hasattr(rung, "times") else ()
-
-        heads = None
-        if rung.name == "trained" and not without_plain_form(study.decoder):
-            trained = self.workshop.sources.trained
-            heads = HeadsAtWork(trained, layers=tuple(study.layers or ()), documents=len(ids))
-
-        drift, projected = None, None
-        if rung.name == "trained":
-            projected = Projections(
-                layers=tuple(study.layers or ()), depth=study.decoder.facts.layers, width=study.decoder.facts.width,
-                documents=len(ids), seed=study.seed,
-            )  # fmt: skip
-        if rung.level >= LEVEL_OF_DECODERS:
-            drift = Wandering(
-                layers=tuple(study.layers or ()), documents=len(ids), tokens=study.documents.tokens,
-                paths=rung.name == "trained",
-            )  # fmt: skip
-
-        single = study.decoder.facts.dtype != "float64"
-
-        def heard(tap: Tap, residual: Tensor, read: Tensor) -> None:
-            require_finite(residual, tap=tap, condition=rung.name, titles=titles)
-            residual = residual.to(torch.float32) if single else residual  # all rungs are measured in one type
-            numbers.add(tap, residual, read)
-            if heads is not None:
-                heads.add(tap, residual)
-            if drift is not None:
-                drift.add(tap, residual)
-            if projected is not None:
-                projected.add(tap, residual)
-
-        through(ids, heard)
-        for layer, at in enumerate(times):
-            numbers.at_time(layer, at)
-        numbers.with_steps(self.workshop.steps.get(rung.name, {}))
-        found = numbers.arrays | ({} if heads is None else heads.arrays) | ({} if drift is None else drift.finish())
-        found |= {} if projected is None else projected.arrays
-        return found | {IDS: ids.numpy(), SECONDS: np.asarray(time.perf_counter() - began)}
-
-    def _tell(self, sentence: str, more: int) -> None:
-        self.done += more
-        if self.progress is not None:
-            self.progress(sentence, self.done, self.total)
-
-
-def _is_calibrated(rung: Rung) -> bool:
-    """Whether calibration documents pass through a rung: the decoder as loaded, and rungs that follow its pace."""
-    return rung.name == "trained" or (isinstance(rung, Matrices) and rung.step == "pace")
