@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from torch import Tensor, from_numpy, is_grad_enabled
+import numpy as np
+from torch import Tensor, empty, is_grad_enabled
 
 __all__ = ["inner_products"]
 
@@ -19,4 +20,6 @@ def inner_products(rows: Tensor) -> Tensor:
     if rows.device.type != "cpu" or (rows.requires_grad and is_grad_enabled()):
         return rows @ rows.mT
     x = rows.detach().numpy()
-    return from_numpy(x @ x.swapaxes(-1, -2))
+    products = empty(*rows.shape[:-1], rows.shape[-2], dtype=rows.dtype)  # aligned, as what reads it would have it
+    np.matmul(x, x.swapaxes(-1, -2), out=products.numpy())
+    return products

@@ -151,6 +151,9 @@ class Backend:
         import joblib
 
         with ExitStack() as opened:
+            opened.enter_context(warnings.catch_warnings())
+            # a worker whose memory has grown ends itself, and another one takes over what it was given
+            warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given")
             if self.kind == "dask":
                 yield self._dask(opened)
                 return

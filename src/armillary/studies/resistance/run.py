@@ -47,13 +47,17 @@ PROVED_TOKENS = 64
 class Kept(Protocol):
     """Where what a rung gave is put: a journal, or what a worker hands back."""
 
-    def units(self) -> set[str]: ...
+    def units(self) -> set[str]:
+        """Names of all finished units."""
 
-    def put(self, unit: str, arrays: Mapping[str, np.ndarray]) -> None: ...
+    def put(self, unit: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep one."""
 
-    def put_proof(self, condition: int, proof: Mapping[str, Any]) -> None: ...
+    def put_proof(self, condition: int, proof: Mapping[str, Any]) -> None:
+        """Keep what a rung proved."""
 
-    def arrays(self, unit: str) -> dict[str, np.ndarray]: ...
+    def arrays(self, unit: str) -> dict[str, np.ndarray]:
+        """One, as it was kept."""
 
 
 class HandedBack:
