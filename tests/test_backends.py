@@ -27,10 +27,9 @@ from armillary.observables.alignment import mean_overlap, smallest_overlap
 from armillary.observables.declaration import Observable
 from armillary.observables.rank import participation_rank
 from armillary.records.record import Record
-from armillary.studies import backend, run, station
+from armillary.studies import backend, origin, run, station
 from armillary.studies.backend import Backend
 from armillary.studies.laboratory import Laboratory
-from armillary.studies.station import Station
 from tiny import saved, tiny_decoder, tiny_ids, tiny_model
 
 MEASUREMENTS = (
@@ -138,12 +137,13 @@ def test_a_killed_worker_of_a_dask_cluster_is_survived(folder: Path, alone: Reco
 
 def test_a_worker_with_other_weights_or_another_processor_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     errand = run._Run(study(tiny_decoder("llama")), None, None).errand()  # type: ignore[arg-type]
-    Station(tiny_decoder("llama"), errand).require_same()
+    same = {"weight_hash": errand.weight_hash, "processor": errand.processor}
+    station.require_same(tiny_decoder("llama"), **same)
     with pytest.raises(CheckMissed, match="Every worker must load the weights of hash"):
-        Station(tiny_decoder("llama", seed=1), errand).require_same()
-    monkeypatch.setattr(station, "processor", lambda: "another")
+        station.require_same(tiny_decoder("llama", seed=1), **same)
+    monkeypatch.setattr(origin, "processor", lambda: "another")
     with pytest.raises(CheckMissed, match="Every worker must have the processor"):
-        Station(tiny_decoder("llama"), errand).require_same()
+        station.require_same(tiny_decoder("llama"), **same)
 
 
 def test_trouble_in_a_worker_is_the_sentence_it_would_be_here(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ import tiny
 from armillary import cli, figures
 from armillary.models.configurations import configuration, drawn
 from armillary.oracles import wide_limit
-from armillary.studies.diagnosis import Diagnosis, crossing, crossings
+from armillary.records.crossings import crossing, crossings
+from armillary.studies.diagnosis import Diagnosis
 from armillary.training.recipes import parse_recipe
 
 SMALL = [

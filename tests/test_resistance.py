@@ -18,7 +18,7 @@ from armillary.models.matrices import plain_weights, without_plain_form
 from armillary.oracles import overlap as laws
 from armillary.studies.resistance import reproduction
 from armillary.studies.resistance.budget import clustering_budget
-from armillary.studies.resistance.climbing import LONGEST, CalibratedStep
+from armillary.studies.resistance.climbing import CalibratedStep
 from armillary.studies.resistance.heads_at_work import HeadsAtWork
 from armillary.studies.resistance.projections import Projections
 from armillary.studies.resistance.rungs import Idealized, Real, Saved, Workshop
@@ -26,6 +26,7 @@ from armillary.studies.resistance.sources import Sources, same_score_spectrum, s
 from armillary.studies.resistance.study import Resistance
 from armillary.studies.resistance.trial import axis_of, form_numbers, head_table
 from armillary.studies.resistance.verdict import verdict
+from armillary.terms import LONGEST_STEP
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -225,7 +226,7 @@ def test_an_angle_that_no_step_reaches_keeps_the_longest_step_and_one_that_is_re
     assert float(angle) == pytest.approx(0.4, rel=1e-6)
     step.moved(rows, update, Tap(1))
     length, wanted, realized = step.found[Tap(1)]
-    assert (length, wanted) == (LONGEST, 3.1)
+    assert (length, wanted) == (LONGEST_STEP, 3.1)
     assert realized < 3.1
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
+    "CALIBRATED",
+    "LONGEST_STEP",
     "MEASUREMENTS",
     "PREPARATIONS",
     "RANKS",
@@ -16,6 +18,12 @@ __all__ = [
     "measurement_words",
     "preparation_words",
 ]
+
+CALIBRATED = ("step_length", "angle_wanted", "angle_realized")
+"""What is found of each sublayer of a rung that follows the decoder's pace."""
+
+LONGEST_STEP = 100.0
+"""Of the ladder, over the length of a unit row: what was there before is a hundredth of what is there after."""
 
 NEAR_ZERO = 1e-3
 

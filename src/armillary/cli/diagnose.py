@@ -136,7 +136,7 @@ def depths(record: Record, recipe: str, name: str) -> list[float]:
         recipe: which.
         name: "mean_overlap", or what was predicted of it.
     """
-    from armillary.studies.diagnosis import crossing
+    from armillary.records.crossings import crossing
 
     data = record.dataset
     rows = data[name].sel(recipe=recipe).values
@@ -144,7 +144,7 @@ def depths(record: Record, recipe: str, name: str) -> list[float]:
 
 
 def _closing_words(record: Record, page: Path) -> None:
-    from armillary.studies.diagnosis import crossings
+    from armillary.records.crossings import crossings
 
     data, layers = record.dataset, record.dataset["layer"].values
     shown = sorted({0, 1, 2, len(layers) // 2, len(layers) - 1} & set(range(len(layers))))

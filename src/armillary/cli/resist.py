@@ -260,7 +260,7 @@ def _summary(record: Record) -> dict[str, Any]:
 
 def _steps(record: Record) -> dict[str, dict[str, list[list[float | None]]]]:
     """For each rung that follows the decoder's pace: length, wanted and realized angle, attention's and the MLPs'."""
-    from armillary.studies.resistance.rungs import CALIBRATED
+    from armillary.terms import CALIBRATED
 
     data = record.dataset
     found: dict[str, dict[str, list[list[float | None]]]] = {}

@@ -41,11 +41,19 @@ def verdicts(reading: Reading) -> Drawing | None:
     return drawn_by_layer(
         "verdicts",
         "Which numbers survive which transformation",
-        "Color: the change relative to the larger of the two numbers, as a power of ten, mean over documents. Where a "
+        f"{_mapped(reading)}Color: the change relative to the larger of the two numbers, as a power of ten, mean over "
+        "documents. Where a "
         "number did not move there is no color and a mark says why: proved, or merely survived. What moves on a "
         "witness only stayed on these documents by accident.",
         {layer_words(layer): audit for layer, audit in found.items()},
     )
+
+
+def _mapped(reading: Reading) -> str:
+    """Which states were mapped, where the record is of several conditions."""
+    if "statement_value" not in reading.dataset:
+        return ""
+    return f"The states of one condition ({reading.mapped_condition}), mapped and measured again. "
 
 
 def drawn_by_layer(name: str, title: str, caption: str, audits: Mapping[str, Audit]) -> Drawing | None:

@@ -14,8 +14,6 @@ from armillary.report.markup import Markup, element, facts, interval, join, para
 from armillary.report.provenance import every_choice, flattened
 from armillary.report.template import NOSCRIPT, assembled, laid_out, with_answer
 from armillary.studies.resistance.budget import COUNTED
-from armillary.studies.resistance.climbing import LONGEST
-from armillary.studies.resistance.rungs import CALIBRATED
 from armillary.studies.resistance.verdict import (
     VIEWS,
     Finding,
@@ -24,6 +22,7 @@ from armillary.studies.resistance.verdict import (
     trained_minus_initial,
     verdict,
 )
+from armillary.terms import CALIBRATED, LONGEST_STEP
 
 __all__ = ["ladder_page"]
 
@@ -196,8 +195,8 @@ def _steps(reading: LadderReading) -> Markup:
         return Markup("")
     words = (
         f"Steps calibrated by angle: {len(rows) - missed} of {len(rows)} sublayers turn tokens by the decoder's own "
-        f"mean angle there within {REACHED:.0%}. Where no step of up to {LONGEST:g} times the row reaches that angle, "
-        "since what the sublayer proposes lies nearer to the tokens, that longest step is made: not reachable."
+        f"mean angle there within {REACHED:.0%}. Where no step of up to {LONGEST_STEP:g} times the row reaches that "
+        "angle, since what the sublayer proposes lies nearer to the tokens, that longest step is made: not reachable."
     )
     heads = ["rung", "sublayer", "wanted angle", "realized angle", "step length", ""]
     caption = "Wanted and realized mean angle, radians, on the calibration documents."

@@ -8,10 +8,10 @@ import numpy as np
 
 from armillary.figures.members import DiagnosisReading
 from armillary.figures.registry import drawings
+from armillary.records.crossings import crossings
 from armillary.report.markup import Markup, counted, element, facts, join, minus, paragraph, table
 from armillary.report.provenance import every_choice, flattened
 from armillary.report.template import assembled, laid_out, with_answer
-from armillary.studies.diagnosis import crossings
 
 __all__ = ["diagnosis_page"]
 

@@ -11,11 +11,9 @@ from torch import Tensor
 from armillary.errors import ArgumentError, NumericalError
 from armillary.models.capture import Tap
 from armillary.studies.resistance.sublayers import Sublayers
+from armillary.terms import LONGEST_STEP
 
-__all__ = ["LONGEST", "CalibratedStep", "EqualStep", "OwnStep", "PacedStep", "Step", "climb"]
-
-LONGEST = 100.0
-"""Length of the longest step, over that of a unit row: what was there before is a hundredth of what is there after."""
+__all__ = ["CalibratedStep", "EqualStep", "OwnStep", "PacedStep", "Step", "climb"]
 
 BISECTIONS = 50
 
@@ -79,7 +77,7 @@ class CalibratedStep:
     """Finds the lengths of `PacedStep` on the way up, on the rows that it is given: all calibration documents at once.
 
     The angle between x and x + eta u grows with eta up to that between x and u, so the eta at which its mean is the
-    wanted one is found by bisection. Where even `LONGEST` turns tokens less, `LONGEST` is kept.
+    wanted one is found by bisection. Where even `LONGEST_STEP` turns tokens less, `LONGEST_STEP` is kept.
 
     Args:
         attention: Wanted mean angle of each block's attention, radians, over tokens without the first.
@@ -102,7 +100,7 @@ class CalibratedStep:
         def mean_angle(length: float) -> float:
             return float(torch.atan2(length * across, 1 + length * along).mean())
 
-        low, high = 0.0, LONGEST
+        low, high = 0.0, LONGEST_STEP
         if mean_angle(high) > wanted:
             for _ in range(BISECTIONS):
                 middle = (low + high) / 2

@@ -19,8 +19,7 @@ from armillary.observables.drift import sublayer_update
 from armillary.observables.rank import participation_rank
 from armillary.records.assembly import Variable
 from armillary.studies.plan import CENTERED, GROUPS, ROGUE, SPHERE, TAPS
-from armillary.studies.resistance.climbing import LONGEST
-from armillary.studies.resistance.rungs import CALIBRATED
+from armillary.terms import CALIBRATED, LONGEST_STEP
 
 __all__ = ["AFTER_BLOCKS", "EVERYWHERE", "PREPARATIONS", "TOKENS", "Numbers", "variables"]
 
@@ -108,7 +107,7 @@ def variables(tokens: int, width: int) -> dict[str, Variable]:
         attrs = {
             "symbol": symbol,
             "definition": f"{words}, on the calibration documents, mean over tokens without the first",
-            "source": f"x becomes unit(x + eta u / rms u); eta by bisection up to {LONGEST:g}",
+            "source": f"x becomes unit(x + eta u / rms u); eta by bisection up to {LONGEST_STEP:g}",
             "undefined": "in rungs whose steps do not follow the decoder's pace, and for a sublayer that is left out",
             "lowest": 0.0,
         }

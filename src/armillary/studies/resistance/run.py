@@ -28,9 +28,10 @@ from armillary.studies.resistance.heads_at_work import HeadsAtWork, head_variabl
 from armillary.studies.resistance.numbers import Numbers, variables
 from armillary.studies.resistance.projections import Projections, projection_variables
 from armillary.studies.resistance.reproduction import require_reproduced
-from armillary.studies.resistance.rungs import CALIBRATED, Idealized, Matrices, Pass, Rung
+from armillary.studies.resistance.rungs import Idealized, Matrices, Pass, Rung
 from armillary.studies.resistance.wandering import Wandering, wandering_variables
 from armillary.studies.station import threads
+from armillary.terms import CALIBRATED
 
 if TYPE_CHECKING:
     from armillary.models.anatomy import DecoderFacts

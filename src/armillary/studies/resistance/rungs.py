@@ -30,13 +30,11 @@ from armillary.models.matrices import without_plain_form, without_plain_mlp
 from armillary.studies.resistance.climbing import CalibratedStep, EqualStep, PacedStep, climb
 from armillary.studies.resistance.sources import TRAINED, Sources
 from armillary.studies.resistance.sublayers import Sublayers, attention_drift, mlp_drift
+from armillary.terms import CALIBRATED
 
 __all__ = ["IDENTITY", "NONE", "Idealized", "Matrices", "Pass", "Pace", "Real", "Rung", "Saved", "Shuffled", "Workshop"]
 
 IDENTITY, NONE = "identity", "none"
-CALIBRATED = ("step_length", "angle_wanted", "angle_realized")
-"""What is found of each sublayer of a paced rung."""
-
 UNIT_LAYER = 1.0
 """The step of a residual layer that adds its update unscaled: time ln 2 of the flow."""
 

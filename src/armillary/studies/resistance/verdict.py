@@ -279,7 +279,8 @@ def _contrasts(
             apart = difference(record, first + ending, second + ending, layer, number)
             answers[steps] = answer = _sign(apart, alike=SAME)
             said = {
-                "higher": "The first is more aligned", "lower": "The first is less aligned", "alike": f"They are alike within {SAME:g}",
+                "higher": "The first is more aligned", "lower": "The first is less aligned",
+                "alike": f"They are alike within {SAME:g}",
             }.get(answer, "The difference is not resolved")  # fmt: skip
             yield Finding(
                 f"{first}{ending} minus {second}{ending}{tail}",
