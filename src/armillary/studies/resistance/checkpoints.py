@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from armillary.errors import ArgumentError
-from armillary.studies.resistance.rungs import Saved
+
+if TYPE_CHECKING:
+    from armillary.studies.resistance.rungs import Saved
 
 __all__ = ["arm_of", "checkpoint_rungs"]
 
@@ -30,6 +33,8 @@ def checkpoint_rungs(folders: Sequence[Path]) -> tuple[Saved, ...]:
     Raises:
         ArgumentError: A folder holds no run with two checkpoints, or two runs have one name.
     """
+    from armillary.studies.resistance.rungs import Saved  # late: pages read `arm_of`, and know nothing of torch
+
     found: dict[str, tuple[Saved, Saved]] = {}
     for folder in folders:
         runs = [one for one in (folder, *sorted(folder.glob("*"))) if len(_steps(one)) > 1]
