@@ -41,6 +41,7 @@ def main() -> None:
         vocab_size=256, n_embd=256, n_layer=4, n_head=4, n_positions=given.tokens, bos_token_id=None, eos_token_id=None
     )
     model = GPT2LMHeadModel(config).train()
+    model.loss_type = "ForCausalLM"
     steps = am.GuardedSteps(torch.optim.AdamW(model.parameters(), lr=1e-4), when_not_finite="stop", largest_norm=1.0)
     ids = torch.randint(0, 256, (given.documents, given.tokens))
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import xarray as xr
 from typer.testing import CliRunner
 
 import armillary as am
@@ -17,7 +19,13 @@ from armillary.cli.resist import _with_spread
 from armillary.errors import ArgumentError, UnsoundError
 from armillary.studies.resistance.crossed import crossed_estimate
 from armillary.studies.resistance.ladder import ladder
-from armillary.studies.resistance.verdict import _frozen_words, difference, trained_minus_initial, verdict
+from armillary.studies.resistance.verdict import (
+    _frozen_words,
+    difference,
+    stands_still,
+    trained_minus_initial,
+    verdict,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,6 +131,21 @@ def test_identity_matrices_are_said_to_stand_still_where_all_three_numbers_do(be
     assert words in said
     assert ("tokens stand still" in said) == any(still.values())
     assert "Tokens move at every beta" in _frozen_words(dict.fromkeys(still, False))
+
+
+@pytest.mark.parametrize("moved", ["mean_overlap", "participation_rank", "cluster_count"])
+def test_a_rung_that_moves_and_comes_back_does_not_stand_still(moved: str) -> None:
+    names, kinds = ("mean_overlap", "participation_rank", "cluster_count"), ["normalize", "center, normalize"]
+    dims = ("condition", "layer", "tap", "tokens", "preparation", "document")
+    shape = dict(zip(dims, (1, 3, 1, 1, 2, 2), strict=True))
+    data = xr.Dataset(
+        {name: (dims, np.full(tuple(shape.values()), 0.5 if name == "mean_overlap" else 20.0)) for name in names},
+        {"condition": ["it"], "layer": [0, 2, 4], "tap": ["block"], "tokens": ["without_first"], "preparation": kinds},
+    )
+    record, number = SimpleNamespace(dataset=data), ("mean_overlap", "normalize", "without_first")
+    assert stands_still(record, "it", number)
+    data[moved][{"layer": 1, "document": 1}] += 0.06 if moved == "mean_overlap" else 1.1
+    assert not stands_still(record, "it", number)
 
 
 def test_layers_that_leave_the_way_open_give_no_finding_about_identity_matrices(model, texts, tmp_path) -> None:

@@ -19,9 +19,11 @@ from armillary.oracles import overlap as laws
 from armillary.studies.resistance import reproduction
 from armillary.studies.resistance.budget import clustering_budget
 from armillary.studies.resistance.climbing import CalibratedStep
+from armillary.studies.resistance.decoder_rungs import Real, Saved
 from armillary.studies.resistance.heads_at_work import HeadsAtWork
+from armillary.studies.resistance.idealized import Idealized
 from armillary.studies.resistance.projections import Projections
-from armillary.studies.resistance.rungs import Idealized, Real, Saved, Workshop
+from armillary.studies.resistance.rungs import Workshop
 from armillary.studies.resistance.sources import Sources, same_score_spectrum, same_spectrum
 from armillary.studies.resistance.study import Resistance
 from armillary.studies.resistance.trial import axis_of, form_numbers, head_table

@@ -301,37 +301,7 @@ def test_numbers_of_a_monitor_out_of_range_are_refused():
 # Lightning -------------------------------------------------------------------------------------------------------
 
 
-def test_the_lightning_callback_measures_the_probe_and_logs_it(tmp_path):
-    from lightning.pytorch import LightningModule
-    from lightning.pytorch import Trainer as LightningTrainer
-    from lightning.pytorch.loggers import CSVLogger
-
-    from armillary.training.lightning import GeometryCallback
-
-    class Module(LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.model = tiny.tiny_gpt2()
-
-        def training_step(self, batch, _):
-            with regularizer().tap(self.model) as states:
-                loss = self.model(input_ids=batch, labels=batch).loss
-            return loss + regularizer()(states, step=self.global_step)
-
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), lr=0.01)
-
-    monitor = am.Monitor(probe=am.Probe(ids=PROBE, layers=(4,)), every=1, path=tmp_path / "g.jsonl", largest_share=1.0)
-    trainer = LightningTrainer(
-        max_steps=2, accelerator="cpu", logger=CSVLogger(tmp_path), callbacks=[GeometryCallback(monitor)], enable_progress_bar=False,
-        enable_checkpointing=False, log_every_n_steps=1, enable_model_summary=False,
-    )  # fmt: skip
-    trainer.fit(Module(), torch.utils.data.DataLoader(IDS, batch_size=4))
-    assert [json.loads(line)["step"] for line in (tmp_path / "g.jsonl").read_text().splitlines()] == [0, 1, 2]
-    assert "geometry/overlap/layer 4" in next(tmp_path.rglob("metrics.csv")).read_text()
-
-
-def _lightning(step, callback):
+def _lightning(step, callback, logger=False):
     from lightning.pytorch import LightningModule
     from lightning.pytorch import Trainer as LightningTrainer
 
@@ -343,24 +313,38 @@ def _lightning(step, callback):
         def training_step(self, batch, _):
             with regularizer().tap(self.model) as states:
                 loss = self.model(input_ids=batch, labels=batch).loss
-            return step(loss, states)
+            return step(loss, states, self.global_step)
 
         def configure_optimizers(self):
             return torch.optim.AdamW(self.parameters(), lr=0.01)
 
     module = Module()
     LightningTrainer(
-        max_steps=2, accelerator="cpu", logger=False, callbacks=[callback], enable_progress_bar=False,
-        enable_checkpointing=False, enable_model_summary=False,
+        max_steps=2, accelerator="cpu", logger=logger, callbacks=[callback], enable_progress_bar=False,
+        enable_checkpointing=False, log_every_n_steps=1, enable_model_summary=False,
     ).fit(module, torch.utils.data.DataLoader(IDS, batch_size=4))  # fmt: skip
     return module.model
+
+
+def test_the_lightning_callback_measures_the_probe_and_logs_it(tmp_path):
+    from lightning.pytorch.loggers import CSVLogger
+
+    from armillary.training.lightning import GeometryCallback
+
+    def step(loss, states, number):
+        return loss + regularizer()(states, step=number)
+
+    monitor = am.Monitor(probe=am.Probe(ids=PROBE, layers=(4,)), every=1, path=tmp_path / "g.jsonl", largest_share=1.0)
+    _lightning(step, GeometryCallback(monitor), CSVLogger(tmp_path))
+    assert [json.loads(line)["step"] for line in (tmp_path / "g.jsonl").read_text().splitlines()] == [0, 1, 2]
+    assert "geometry/overlap/layer 4" in next(tmp_path.rglob("metrics.csv")).read_text()
 
 
 @pytest.mark.parametrize("poison", ["loss", "gradient"])
 def test_in_lightning_a_step_that_is_not_finite_is_skipped_and_counted_or_training_stops(poison):
     from armillary.training.lightning import FiniteStepsCallback
 
-    def step(loss, states):
+    def step(loss, states, _):
         corner = torch.sqrt((states[2] - states[2].detach()).abs().sum())
         return loss * math.nan if poison == "loss" else loss + corner
 

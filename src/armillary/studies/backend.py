@@ -17,7 +17,7 @@ from armillary.errors import ArgumentError, WorkersLost
 from armillary.models.decoder import Decoder, load_decoder
 from armillary.studies.station import Errand, Finished, Station, Task, require_same
 
-__all__ = ["BACKENDS", "Backend", "copied", "same_decoder"]
+__all__ = ["BACKENDS", "Backend", "copied", "one_at_a_time", "same_decoder"]
 
 BACKENDS = ("here", "processes", "dask", "ray")
 """`here` is this process; `processes` and `ray` are joblib's; `dask` is spoken to directly."""
@@ -251,13 +251,15 @@ def _no_scheduler(address: str, trouble: Exception) -> ArgumentError:
 
 # in a worker ----------------------------------------------------------------------------------------------------------
 
-_one_at_a_time = threading.Lock()
+one_at_a_time = threading.Lock()
+"""Held while a worker measures: its threads share one decoder."""
+
 _at_work: dict[str, Station] = {}
 
 
 def _done(errand: Errand, loading: dict[str, Any] | None, copy: np.ndarray | None, task: Task) -> tuple[Task, Finished]:
     """Do one task in a worker, which keeps its decoder and its condition for the next of the same run."""
-    with _one_at_a_time:
+    with one_at_a_time:
         if errand.key not in _at_work:
             for other in list(_at_work):
                 _at_work.pop(other).close()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from armillary.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from armillary.studies.resistance.rungs import Saved
+    from armillary.studies.resistance.decoder_rungs import Saved
 
 __all__ = ["arm_of", "checkpoint_rungs"]
 
@@ -33,7 +33,7 @@ def checkpoint_rungs(folders: Sequence[Path]) -> tuple[Saved, ...]:
     Raises:
         ArgumentError: A folder holds no run with two checkpoints, or two runs have one name.
     """
-    from armillary.studies.resistance.rungs import Saved  # late: pages read `arm_of`, and know nothing of torch
+    from armillary.studies.resistance.decoder_rungs import Saved  # late: pages read `arm_of`, and know nothing of torch
 
     found: dict[str, tuple[Saved, Saved]] = {}
     for folder in folders:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from armillary.models.capture import Tap
+from armillary.studies.resistance.idealized import Idealized
+from armillary.studies.resistance.matrix_rungs import NONE, Matrices
 from armillary.studies.resistance.numbers import Numbers
-from armillary.studies.resistance.rungs import NONE, Idealized, Matrices, Rung, Workshop
+from armillary.studies.resistance.rungs import Rung, Workshop
 from armillary.studies.station import threads
 
 if TYPE_CHECKING:

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from armillary.errors import ArgumentError
 from armillary.models.anatomy import Decoder, DecoderFacts
 from armillary.models.conditions import Ablated, Initial, Trained
-from armillary.studies.resistance.rungs import IDENTITY, NONE, Idealized, Matrices, Real, Rung, Shuffled
+from armillary.studies.resistance.decoder_rungs import Real, Shuffled
+from armillary.studies.resistance.idealized import Idealized
+from armillary.studies.resistance.matrix_rungs import IDENTITY, NONE, Matrices
+from armillary.studies.resistance.rungs import Rung
 from armillary.studies.resistance.sources import GAUSSIAN, SPECTRUM, TRAINED
 
 __all__ = ["GROUPS_OF_RUNGS", "RECIPES", "SEEDS", "chosen_rungs", "ladder"]

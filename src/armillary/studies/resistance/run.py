@@ -20,15 +20,17 @@ from armillary.models.matrices import without_plain_form
 from armillary.observables.cloud import Calibration
 from armillary.records import storage, unfinished
 from armillary.records.journal import IDS, SECONDS, UNFINISHED, Beginning, Journal, calibration_unit, chunk_unit
-from armillary.studies.backend import Backend, copied, same_decoder
+from armillary.studies.backend import Backend, copied, one_at_a_time, same_decoder
 from armillary.studies.finite import require_finite
 from armillary.studies.origin import origin, processor, versions
 from armillary.studies.resistance.calibrating import Reader, pace_of
 from armillary.studies.resistance.heads_at_work import HeadsAtWork, head_variables
+from armillary.studies.resistance.idealized import Idealized
+from armillary.studies.resistance.matrix_rungs import Matrices
 from armillary.studies.resistance.numbers import Numbers, variables
 from armillary.studies.resistance.projections import Projections, projection_variables
 from armillary.studies.resistance.reproduction import require_reproduced
-from armillary.studies.resistance.rungs import Idealized, Matrices, Pass, Rung
+from armillary.studies.resistance.rungs import Pass, Rung
 from armillary.studies.resistance.wandering import Wandering, wandering_variables
 from armillary.studies.station import threads
 from armillary.terms import CALIBRATED
@@ -386,14 +388,15 @@ def climbed_elsewhere(
     """
     from armillary.studies.resistance.study import Resistance
 
-    if key not in _studies:
-        _studies.clear()
-        decoder = same_decoder(loading, copy, weight_hash=facts.weight_hash, processor=kind)
-        _studies[key] = Resistance(replace(decoder, facts=facts), **choices)
     back = HandedBack(known)
-    climb = Climb(_studies[key], back)
-    climb.learn()
-    climb.rung(place)
+    with one_at_a_time:  # a worker with several threads has one decoder, and rungs take parts of it away
+        if key not in _studies:
+            _studies.clear()
+            decoder = same_decoder(loading, copy, weight_hash=facts.weight_hash, processor=kind)
+            _studies[key] = Resistance(replace(decoder, facts=facts), **choices)
+        climb = Climb(_studies[key], back)
+        climb.learn()
+        climb.rung(place)
     return back
 
 

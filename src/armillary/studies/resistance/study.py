@@ -25,6 +25,7 @@ from armillary.studies.axes import with_words
 from armillary.studies.backend import Backend
 from armillary.studies.plan import GROUPS, TAPS
 from armillary.studies.resistance.cost import cost
+from armillary.studies.resistance.decoder_rungs import Saved
 from armillary.studies.resistance.ladder import RECIPES, chosen_rungs
 from armillary.studies.resistance.nulls import null_variables
 from armillary.studies.resistance.numbers import (
@@ -35,7 +36,7 @@ from armillary.studies.resistance.numbers import (
 )
 from armillary.studies.resistance.projections import KINDS, kept_directions
 from armillary.studies.resistance.run import ROGUE_COORDINATES, Climb
-from armillary.studies.resistance.rungs import Rung, Saved, Workshop
+from armillary.studies.resistance.rungs import Rung, Workshop
 from armillary.studies.resistance.sources import SPECTRUM, TRAINED, Sources
 from armillary.studies.resistance.trial import GAINS, declared_heads, head_table
 from armillary.studies.resistance.wandering import AXES

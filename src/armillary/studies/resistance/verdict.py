@@ -26,6 +26,7 @@ __all__ = [
     "difference",
     "failed_rungs",
     "fresh_decoders",
+    "stands_still",
     "trained_minus_initial",
     "verdict",
 ]
@@ -317,7 +318,7 @@ def _idealized(record: Record, number: Number, tail: str) -> Iterator[Finding]:
             if name.startswith("idealized-") and name.endswith(f"-causal-{clock}"):
                 beta = float(name.split("beta")[1].split("-")[0])
                 moved[beta] = _values(record, name, last, number) - _values(record, name, 0, number)
-                still[beta] = _stands_still(record, name, last, number)
+                still[beta] = stands_still(record, name, number)
         if len(moved) < 2:
             continue
         top = max(moved)
@@ -335,16 +336,22 @@ def _idealized(record: Record, number: Number, tail: str) -> Iterator[Finding]:
         )
 
 
-def _stands_still(record: Record, name: str, last: int, number: Number) -> bool:
-    """Whether overlap, participation rank and number of groups stay within `SAME` on the whole way, in every document.
+def stands_still(record: Record, name: str, number: Number) -> bool:
+    """Whether overlap, participation rank and number of groups stay within `SAME` of where they started.
 
-    Overlap absolutely, the others relative to the embedding.
+    At every measured layer and in every document; overlap absolutely, the others relative to the embedding.
+
+    Args:
+        record: Of the ladder.
+        name: Of the rung.
+        number: The overlap: observable, preparation, tokens.
     """
+    layers = sorted(int(layer) for layer in record.dataset["layer"].values)
     groups = ("cluster_count", "center, normalize", "without_first")
     for one in (number, ("participation_rank", *number[1:]), groups):
-        before, after = (_values(record, name, layer, one) for layer in (0, last))
-        scale = np.ones_like(before) if one is number else np.abs(before)
-        if not (np.abs(after - before) < SAME * scale).all():
+        start, *later = (_values(record, name, layer, one) for layer in layers)
+        scale = np.ones_like(start) if one is number else np.abs(start)
+        if not (np.abs(np.asarray(later) - start) < SAME * scale).all():
             return False
     return True
 
