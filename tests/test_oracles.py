@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from armillary.oracles import circle, layers, linear, meanfield, noise, overlap, sampling
+from armillary.oracles import circle, gaussian_scores, layers, linear, meanfield, noise, overlap, sampling
 
 
 def test_the_closed_form_of_equiangular_tokens_is_the_tanh_law_for_two() -> None:
@@ -117,6 +117,82 @@ def test_numbers_of_random_layers() -> None:
     assert layers.causal_average_rank(64) == pytest.approx(1.9692307692, abs=1e-9)
     assert layers.gaussian_variance([1, 2, 3], variance=0.05) == pytest.approx([0.0555, 0.0625, 0.0714], abs=1e-4)
     assert layers.long_context_overlap(tokens=10**8, overlap=0.2, gamma=1.25) == pytest.approx(0.5, abs=1e-4)
+
+
+def test_softmax_of_gaussian_scores_has_its_averages_at_few_tokens() -> None:
+    draw, draws = np.random.default_rng(0), 400_000
+    first, apart = draw.standard_normal((2, draws, 3))
+    weights = [np.exp(2 * one) for one in (first, 0.5 * first + math.sqrt(0.75) * apart)]
+    first, second = (one / one.sum(1, keepdims=True) for one in weights)
+    sampled = {
+        gaussian_scores.shared_weight(tokens=3, spread=2.0): (first**2).sum(1),
+        gaussian_scores.shared_weight(tokens=3, spread=2.0, correlation=0.5): (first * second).sum(1),
+        gaussian_scores.entropy(tokens=3, spread=2.0): -(first * np.log(first)).sum(1),
+    }
+    for law, found in sampled.items():
+        assert found.mean() == pytest.approx(law, abs=3 * found.std() / math.sqrt(draws))
+    assert gaussian_scores.shared_weight(tokens=50, spread=1.3, correlation=0.0) == pytest.approx(1 / 50, rel=1e-9)
+
+
+def test_quadratures_of_softmax_do_not_depend_on_their_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found() -> list[float]:
+        cases = [(2, 1.0), (64, 0.3), (1500, 1.0), (10**5, 3.4)]
+        return [
+            number
+            for tokens, spread in cases
+            for number in (
+                gaussian_scores.shared_weight(tokens=tokens, spread=spread),
+                gaussian_scores.shared_weight(tokens=tokens, spread=spread, correlation=0.6),
+                gaussian_scores.entropy(tokens=tokens, spread=spread),
+            )
+        ]
+
+    coarse = found()
+    monkeypatch.setattr(gaussian_scores, "STEP", gaussian_scores.STEP / 2)
+    monkeypatch.setattr(gaussian_scores, "LOG_STEP", gaussian_scores.LOG_STEP / 2)
+    assert found() == pytest.approx(coarse, rel=1e-9)
+
+
+def test_random_attention_at_finite_size_tends_to_its_estimates() -> None:
+    for rho, spread in ((0.5, 1.0), (0.2, 1.0), (0.0, 1.0)):
+        apart = []
+        for tokens in (10**4, 10**5):
+            square, product = gaussian_scores.attention_gram(tokens=tokens, overlap=rho, spread=spread)
+            estimate = layers.random_attention_cosine(tokens=tokens, overlap=rho, spread=spread)
+            apart.append(abs(product / square - estimate) / (1 - estimate))
+        assert apart[1] < apart[0] / 8 and apart[0] < 0.01
+    size = 10**6
+    assert gaussian_scores.top_singular_value(tokens=size, spread=1.0) == pytest.approx(1, abs=1e-6)
+    shared = gaussian_scores.shared_weight(tokens=size, spread=1.0)
+    assert size * shared == pytest.approx(layers.random_attention_stable_rank(1.0), rel=1e-4)
+    for share in (0.3, 0.5, 0.7):
+        ratios = [
+            gaussian_scores.entropy(tokens=n, spread=share * math.sqrt(2 * math.log(n))) / math.log(n)
+            for n in (10**5, 10**9, 10**13)
+        ]
+        law = layers.random_energy_entropy(share)
+        assert ratios[0] > ratios[1] > ratios[2] >= law - 1e-9 and ratios[2] - law < 0.003
+    assert [round(one, 3) for one in (_ratio_of_entropy(0.3), _ratio_of_entropy(0.5))] == [0.910, 0.751]
+
+
+def _ratio_of_entropy(share: float) -> float:
+    tokens = 10**5
+    return gaussian_scores.entropy(tokens=tokens, spread=share * math.sqrt(2 * math.log(tokens))) / math.log(tokens)
+
+
+def test_the_map_on_gaussian_keys_is_that_of_many_keys_but_for_the_share_of_the_largest() -> None:
+    mean, covariance = np.array([0.4, -0.3]), np.array([[0.64, 0.24], [0.24, 0.34]])
+    scores, query = np.array([[0.5, 0.9], [-0.4, 0.7]]), np.array([0.6, 0.8])
+    given = {"mean": mean, "covariance": covariance, "scores": scores}
+    many = gaussian_scores.attention_on_gaussian_keys(query, **given)
+    assert many == pytest.approx(mean + covariance @ scores.T @ query)
+    draw = np.random.default_rng(1)
+    keys = mean + draw.standard_normal((200_000, 5, 2)) @ np.linalg.cholesky(covariance).T
+    weights = np.exp(keys @ (scores.T @ query))
+    found = np.einsum("sk,skd->sd", weights / weights.sum(1, keepdims=True), keys)
+    few = gaussian_scores.attention_on_gaussian_keys(query, **given, keys=5)
+    assert np.abs(found.mean(0) - few).max() < 3 * found.std(0).max() / math.sqrt(200_000)
+    assert np.abs(few - many).max() > 0.05
 
 
 def test_the_triangle_loses_stability_at_minus_two_thirds() -> None:
