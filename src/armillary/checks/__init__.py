@@ -13,6 +13,7 @@ from armillary.checks import (
     pairs,
     phases,
     random_layers,
+    random_scores,
     starts,
     values,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "pairs",
     "phases",
     "random_layers",
+    "random_scores",
     "starts",
     "values",
 ]
