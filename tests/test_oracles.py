@@ -74,6 +74,18 @@ def test_the_fastest_mode_on_the_circle_is_about_the_root_of_twice_beta() -> Non
     ]
 
 
+def test_the_fastest_mode_on_the_circle_switches_at_the_known_betas() -> None:
+    known = [1.044, 3.165, 6.211, 10.228, 15.236, 21.240, 28.243]
+    found = [linear.fastest_harmonic_switch(degree, dim=2) for degree in range(1, 8)]
+    assert found == pytest.approx(known, abs=5e-4)
+    for dim in (2, 3, 64):
+        for degree in (1, 4, 12):
+            beta = linear.fastest_harmonic_switch(degree, dim=dim)
+            rates = [linear.harmonic_rate(one, dim=dim, beta=beta) for one in (degree, degree + 1)]
+            assert rates[0] == pytest.approx(rates[1], rel=1e-9)
+            assert linear.fastest_harmonic(dim=dim, beta=1.01 * beta, largest=degree + 3) == degree + 1
+
+
 def test_the_transition_is_continuous_up_to_the_known_beta_and_sets_in_at_twice_the_coupling() -> None:
     known = {2: 2.44692, 3: 1.81615, 4: 1.57526, 8: 1.26655, 32: 1.06348}
     assert [noise.continuous_up_to(dim) for dim in known] == pytest.approx(list(known.values()), abs=1e-5)

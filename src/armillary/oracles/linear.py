@@ -15,6 +15,7 @@ __all__ = [
     "consensus_rate",
     "direct_consensus_threshold",
     "fastest_harmonic",
+    "fastest_harmonic_switch",
     "harmonic_rate",
     "random_values_exponent_of_flow",
     "random_values_exponents",
@@ -47,11 +48,21 @@ def fastest_harmonic(*, dim: int, beta: float, largest: int = 200) -> int:
     return 1 + int(np.argmax([harmonic_rate(degree, dim=dim, beta=beta) for degree in range(1, largest)]))
 
 
+def fastest_harmonic_switch(degree: int, *, dim: int) -> float:
+    """The beta at which degrees l and l + 1 grow alike around the uniform cloud; above it l + 1 grows faster.
+
+    The root of I_{v+1}(beta) / I_v(beta) = l (l + d - 2) / ((l + 1) (l + d - 1)), v = l + d/2 - 1, to 1e-10: the ratio
+    rises with beta from 0 to 1, so that there is one.
+    """
+    share = degree * (degree + dim - 2) / ((degree + 1) * (degree + dim - 1))
+    largest = 2.0 * (degree + 1) * (degree + dim) + 10
+    order = degree + dim / 2 - 1
+    return float(brentq(lambda beta: bessel_ratio(order, beta) - share, 1e-3, largest, xtol=1e-10))
+
+
 def direct_consensus_threshold(dim: int) -> float:
     """The beta below which the mean direction is the fastest mode: I_{v+2} / I_{v+1} = (d - 1) / (2 d), v = d/2 - 1."""
-    return float(
-        brentq(lambda beta: bessel_ratio(dim / 2, beta) - (dim - 1) / (2 * dim), 1e-3, 4.0 * dim + 10, xtol=1e-10)
-    )
+    return fastest_harmonic_switch(1, dim=dim)
 
 
 def consensus_rate(*, beta: float, rule: str = "softmax") -> float:
