@@ -76,22 +76,6 @@ def _met(engine: Engine) -> Sides:
     return Sides.of(expected, got, error)
 
 
-@check(
-    "pairs that have met amid the edge",
-    "d = 128, n = 32, 300 post-norm layers of step 0.1, the published rule: 0.46 of pairs above 0.999 at beta = 7 "
-    "(known from 8 to 24 starts, taken as 16)",
-    tolerance=0.0,
-    cost="all",
-    status="estimate",
-    draws="400",
-    seeds="0-399",
-)
-def _amid(engine: Engine) -> Sides:
-    """Not for the flow: its clock is faster than that of layers, so that its edge is later and far more have met."""
-    mean, spread = _share_met(_by_layers(engine, 7.0, draws=400))
-    return Sides.of(0.46, mean, spread * math.hypot(1 / math.sqrt(400), 1 / math.sqrt(16)))
-
-
 def _by_flow(engine: Engine, beta: float, *, draws: int) -> torch.Tensor:
     """The ends of 32 uniform tokens in 128 dimensions at s = 30."""
     starts = torch.stack([engine.draw(32, 128, seed) for seed in range(draws)])
