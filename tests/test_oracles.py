@@ -92,6 +92,20 @@ def test_the_transition_is_continuous_up_to_the_known_beta_and_sets_in_at_twice_
     assert noise.linear_threshold(1.0, dim=2) == pytest.approx(1.7694, abs=1e-4)
 
 
+def test_order_under_noise_is_there_above_the_threshold_and_below_it_where_the_transition_is_not_continuous() -> None:
+    cosines = np.cos(2 * np.pi * np.arange(256) / 256)
+    known = {(1.0, 0.95): 0.0, (1.0, 1.1): 0.490, (1.0, 1.4): 0.776, (6.0, 0.95): 0.890, (6.0, 0.8): 0.0}
+    for (beta, share), order in known.items():
+        mass = noise.stationary_density(beta, coupling=share * noise.linear_threshold(beta, dim=2))
+        assert mass.sum() == pytest.approx(1.0) and mass @ cosines == pytest.approx(order, abs=5e-4)
+
+
+def test_order_without_coupling_stays_that_of_independent_tokens_and_grows_towards_the_threshold() -> None:
+    free = [noise.order_of_disorder(time, share=0.0, tokens=100) for time in (0.0, 3.0)]
+    assert free == pytest.approx([math.sqrt(math.pi / 400)] * 2)
+    assert noise.order_of_disorder(1e3, share=0.8, tokens=2000) == pytest.approx(math.sqrt(math.pi / 1600))
+
+
 @pytest.mark.parametrize("dim", [3, 8])
 def test_the_zonal_solver_grows_harmonics_at_their_linear_rates_and_keeps_mass(dim: int) -> None:
     start = [1.0, 1e-8, 1e-8, 0.0, 1e-8]
