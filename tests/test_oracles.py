@@ -267,3 +267,8 @@ def test_numbers_of_uniform_starts_bipolar_states_and_causal_averages() -> None:
     means = [layers.causal_average_cosine(i, j) for i in range(1, 257) for j in range(1, 257)]
     assert np.mean(means) == pytest.approx(0.6690846568, abs=1e-10)
     assert layers.orthogonal_after_attention(0.3) == pytest.approx(0.9139, abs=5e-5)
+
+
+def test_oscillators_below_the_threshold_have_the_order_of_free_ones_and_more_towards_it() -> None:
+    assert circle.lorentzian_disorder(0.0, width=0.25, tokens=400) == pytest.approx(math.sqrt(math.pi) / 40)
+    assert circle.lorentzian_disorder(0.375, width=0.25, tokens=400) == pytest.approx(math.sqrt(math.pi) / 20)

@@ -10,6 +10,7 @@ __all__ = [
     "angular_velocity",
     "cross_ratio",
     "kuramoto_order",
+    "lorentzian_disorder",
     "lorentzian_order",
     "poisson_order",
     "three_clusters_release",
@@ -48,6 +49,15 @@ def poisson_order(at: np.ndarray | float, *, order: float) -> np.ndarray:
 def lorentzian_order(coupling: float, *, width: float) -> float:
     """Order parameter of Kuramoto's model, Lorentzian frequencies: sqrt(1 - 2 gamma / K) above K = 2 gamma, else 0."""
     return math.sqrt(max(0.0, 1 - 2 * width / coupling))
+
+
+def lorentzian_disorder(coupling: float, *, width: float, tokens: int) -> float:
+    """Mean order parameter of finitely many oscillators below K = 2 gamma, long after random phases.
+
+    The first moment of free ones is Gaussian noise with correlations e^{-gamma |s|} / tokens; coupled, it responds to
+    itself, and E r^2 = 1 / (tokens (1 - K / 2 gamma)) to leading order: the mean of r is sqrt(pi / 4) of the root.
+    """
+    return math.sqrt(math.pi / (4 * tokens * (1 - coupling / (2 * width))))
 
 
 def triangle_rate(beta: float) -> float:
