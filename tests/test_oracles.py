@@ -272,3 +272,12 @@ def test_numbers_of_uniform_starts_bipolar_states_and_causal_averages() -> None:
 def test_oscillators_below_the_threshold_have_the_order_of_free_ones_and_more_towards_it() -> None:
     assert circle.lorentzian_disorder(0.0, width=0.25, tokens=400) == pytest.approx(math.sqrt(math.pi) / 40)
     assert circle.lorentzian_disorder(0.375, width=0.25, tokens=400) == pytest.approx(math.sqrt(math.pi) / 20)
+
+
+@pytest.mark.parametrize(("size", "overlap", "rank"), [(10.0, 0.115, 41), (50.0, 0.765, 1.69), (300.0, 0.9915, 1.02)])
+def test_one_shared_coordinate_fixes_the_overlap_and_the_participation_rank(
+    size: float, overlap: float, rank: float
+) -> None:
+    mean, square = sampling.rogue_coordinate(size, dim=768)
+    assert mean == pytest.approx(overlap, abs=6e-4)
+    assert 100 / (1 + 99 * square) == pytest.approx(rank, rel=0.01)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 from scipy.special import comb, gammaln, ive
+from scipy.stats import chi2
 
 __all__ = [
     "attention_output",
@@ -14,6 +15,7 @@ __all__ = [
     "hemisphere_probability",
     "kernel_density_modes",
     "participation_rank_of_uniform",
+    "rogue_coordinate",
     "strong_centers",
     "uniformity_of_uniform",
 ]
@@ -88,3 +90,19 @@ def greedy_centers(*, tokens: int, radius: float) -> float:
 def uniformity_of_uniform(*, dim: int, t: float) -> float:
     """Log E e^{-t |x - y|^2} of two independent uniform directions: log E e^{2 t u_1} - 2 t."""
     return expected_kernel(2 * t, dim=dim) - 2 * t
+
+
+def rogue_coordinate(size: float, *, dim: int) -> tuple[float, float]:
+    """Mean of the overlap c of two Gaussian rows with one shared coordinate, and of its square.
+
+    With |x|^2 = a^2 + chi^2_{d-1}: E c = a^2 (E 1/|x|)^2, about a^2 / (a^2 + d - 1), and with q = E 1/|x|^2
+    E c^2 = a^4 q^2 + (1 - a^2 q)^2 / (d - 1).
+
+    Args:
+        size: a, in standard deviations of the other coordinates.
+        dim: d.
+    """
+    rest = chi2(dim - 1)
+    inverse = float(rest.expect(lambda square: (size**2 + square) ** -0.5))
+    q = float(rest.expect(lambda square: 1 / (size**2 + square)))
+    return size**2 * inverse**2, size**4 * q**2 + (1 - size**2 * q) ** 2 / (dim - 1)
