@@ -277,7 +277,7 @@ def _repulsive(engine: Engine) -> Sides:
 @check(
     "rank is conserved by identity values and may rise by others",
     "values 1: algebraic rank and span of 4 tokens in d = 6 stay to s = 20; rows (v, v, -v) under random G: 1 -> 2",
-    tolerance=1e-13,  # rounding of a thousand steps, each off by 1e-16
+    tolerance=1e-13,  # rounding of the 419 steps, each off by some 1e-16
 )
 def _span(engine: Engine) -> Sides:
     start = engine.draw(4, 6, 3)

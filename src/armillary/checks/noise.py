@@ -132,8 +132,8 @@ def _orders(
 ) -> np.ndarray:  # fmt: skip
     """Order parameter of each draw, averaged over times; noise of strength 1, a share of the threshold as coupling.
 
-    A step h retracts to the circle, which weakens the noise by 10 h / 3: steps are chosen so that this stays below the
-    standard errors, smallest where the order depends on the coupling most.
+    A step h ends on the circle by division by the norm, which weakens the noise by the share 7 h / 2 of itself: steps
+    are chosen so that this stays below the standard errors, smallest where order depends on the coupling most.
     """
     coupling = share * noise.linear_threshold(beta, dim=2)
     field = on_sphere(coupling * AttentionDrift(Unnormalized(beta)) + Noise(1.0))

@@ -40,7 +40,7 @@ def _overlap(state: torch.Tensor) -> float:
 @check(
     "speed at the start",
     "orthonormal tokens: 2/(e^b+n-1) post, pre, mix, sqrt depth; 2/sqrt(e^{2b}+n-1) peri, times alpha ngpt",
-    tolerance=1e-4,
+    tolerance=1e-5,
     relative=True,
 )
 def _start(engine: Engine) -> Sides:
