@@ -702,3 +702,40 @@ def test_a_gain_or_bias_of_another_length_than_the_rows_is_refused(norm: am.Laye
         am.flow(am.pre_norm(ATTENTION(am.Softmax(1.0)), read=norm), cloud(4, 3), until=1.0, integrator=TIGHT)
     mended = replace(norm, gain=torch.ones(3)) if norm.gain is not None else replace(norm, bias=torch.ones(3))
     assert mended(cloud(4, 3)).shape == (4, 3)
+
+
+def test_tokens_under_a_layer_norm_move_on_the_unit_sphere_of_one_dimension_less() -> None:
+    dim, step, norm = 6, 0.3, am.LayerNorm()
+    heads = am.Heads.gaussian(dim=dim, heads=2, head_dim=3, seed=1)
+    basis = am.sphere.mean_free_basis(dim)
+    x = norm(torch.randn(5, dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64)) / dim**0.5
+    inside = am.on_sphere(ATTENTION(am.Softmax(2.0), heads=heads.restricted(basis)))
+    run = am.flow(inside, x @ basis.mT, until=4, integrator=am.ResidualLayer(step), keep=5)
+    attention = ATTENTION(am.Softmax(2.0), heads=heads)
+    for state in run.states:
+        assert torch.allclose(state @ basis, x, atol=1e-14)
+        assert float(x.mean(1).abs().max()) < 1e-15
+        x = norm(x + step * attention(x)) / dim**0.5
+
+
+def test_many_orthogonal_heads_are_orthogonal_and_add_up_to_the_size_of_one() -> None:
+    heads = am.Heads.orthogonal(dim=4, seed=0, heads=3)
+    eye = torch.eye(4, dtype=torch.float64).expand(3, 4, 4)
+    for matrix in (heads.query, heads.key, heads.value, heads.output * 3**0.5):
+        assert torch.allclose(matrix @ matrix.mT, eye, atol=1e-14)
+    assert not torch.allclose(heads.query[0], heads.query[1])
+    assert torch.equal(am.Heads.orthogonal(dim=4, seed=0).query[0], heads.query[0])
+    symmetric = am.Heads.goe(dim=200, seed=0, heads=4).value_matrices
+    assert torch.allclose(symmetric, symmetric.mT)
+    assert float(torch.linalg.eigvalsh(symmetric.sum(0)).abs().max()) == pytest.approx(2**0.5, rel=0.05)
+    for made in (am.Heads.orthogonal, am.Heads.goe):
+        with pytest.raises(am.ArgumentError, match="must be 1 or more"):
+            made(dim=4, seed=0, heads=0)
+
+
+@pytest.mark.parametrize(
+    ("basis", "words"), [(torch.eye(4)[:, :3], "must have rows of dimension"), (2 * torch.eye(4), "orthonormal")]
+)
+def test_heads_are_restricted_to_orthonormal_rows_of_their_own_dimension(basis, words) -> None:
+    with pytest.raises(am.ArgumentError, match=words):
+        am.Heads.identity(4).restricted(basis)

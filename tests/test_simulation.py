@@ -108,7 +108,7 @@ def test_an_energy_that_the_proof_does_not_license_is_left_out_and_the_reason_st
     [
         ["--rule", "unnormalized", "--beta", 1], ["--rule", "uniform"], ["--rule", "hardmax"], ["--beta", -2],
         ["--mask", "window:3"], ["--mask", "window:3:both"], ["--heads", "gaussian:2:4"], ["--heads", "orthogonal"],
-        ["--heads", "goe"], ["--norm", "pre"], ["--norm", "mix:1"], ["--norm", "peri"], ["--norm", "ngpt:0.5"],
+        ["--heads", "goe"], ["--heads", "orthogonal:3"], ["--heads", "goe:2"], ["--norm", "pre"], ["--norm", "mix:1"], ["--norm", "peri"], ["--norm", "ngpt:0.5"],
         ["--norm", "sqrt-depth"], ["--norm", "flat", "--beta", 0.5, "--until", 1], ["--mlp", 16], ["--noise", 0.1],
         ["--start", "ring", "--dim", 2], ["--start", "antipodal"], ["--start", "orthonormal", "--dim", 6],
         ["--start", "equiangular:0.3", "--dim", 6], ["--merge", 1e-4, "--rtol", 1e-6], ["--layer-step", 0.5],
@@ -230,6 +230,7 @@ def test_a_file_that_does_not_fit_gets_one_sentence_and_leaves_nothing(
         (["--norm", "ngpt:0"], "must be positive"),
         (["--heads", "gaussian:0:4"], "`--heads` must be"),
         (["--heads", "gaussian:2"], "`--heads` must be"),
+        (["--heads", "goe:0"], "`--heads` must be"),
         (["--layer-step", 1, "--until", 2.5], "whole layers"),
         (["--layer-step", 0], "must be positive"),
         (["--layer-step", 1, "--merge", 1e-3], "needs Tsit5"),

@@ -60,3 +60,17 @@ def test_a_jitter_turns_every_row_by_about_the_angle_and_only_then_an_opposed_pa
     assert "consensus" in am.flow(field, sphere.jitter(pair, angle=1e-6, seed=0), **rest).status
     with pytest.raises(ArgumentError, match="positive and finite"):
         sphere.jitter(pair, angle=0.0, seed=0)
+
+
+def test_the_hyperplane_of_mean_zero_has_an_orthonormal_basis_that_keeps_overlaps() -> None:
+    for dim in (2, 3, 8):
+        basis = am.sphere.mean_free_basis(dim)
+        assert torch.allclose(basis @ basis.mT, torch.eye(dim - 1, dtype=torch.float64), atol=1e-15)
+        assert float(basis.sum(1).abs().max()) < 1e-15
+        rows = am.sphere.uniform(tokens=5, dim=dim, seed=0)
+        rows = rows - rows.mean(1, keepdim=True)
+        coordinates = rows @ basis.mT
+        assert torch.allclose(coordinates @ coordinates.mT, rows @ rows.mT, atol=1e-15)
+        assert torch.allclose(coordinates @ basis, rows, atol=1e-15)
+    with pytest.raises(am.ArgumentError, match="must be 2 or more"):
+        am.sphere.mean_free_basis(1)

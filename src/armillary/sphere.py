@@ -10,7 +10,7 @@ from torch import Tensor
 from armillary.errors import ArgumentError
 from armillary.shapes import Configuration
 
-__all__ = ["equiangular", "jitter", "normalize", "opposed_pairs", "orthogonal_groups", "uniform"]
+__all__ = ["equiangular", "jitter", "mean_free_basis", "normalize", "opposed_pairs", "orthogonal_groups", "uniform"]
 
 
 def normalize(configuration: Configuration) -> Configuration:
@@ -118,6 +118,37 @@ def jitter(configuration: Configuration, *, angle: float, seed: int) -> Configur
     push = torch.randn(configuration.shape, generator=generator, dtype=torch.float64).to(configuration)
     push = push - (push * configuration).sum(-1, keepdim=True) * configuration
     return normalize(configuration + angle / math.sqrt(dim - 1) * push)
+
+
+def mean_free_basis(dim: int) -> Tensor:
+    """An orthonormal basis of the hyperplane of rows of mean 0, on which a LayerNorm holds its tokens.
+
+    The coordinates x basis^T of a mean-free row x have its length and its overlaps. So the tokens of a LayerNorm
+    without gain are rows of length sqrt(dim) on the sphere S^{dim-2}, and whatever moves them there is a flow on the
+    unit sphere in one dimension less.
+
+    Args:
+        dim: Dimension d >= 2 of the rows.
+
+    Returns:
+        `dim-1 dim`, float64: row k compares coordinate k + 1 with the mean of those before it (Helmert).
+
+    Raises:
+        ArgumentError: d is below 2: nothing is left of a row without its mean.
+
+    Example:
+        >>> basis = mean_free_basis(4)
+        >>> float((basis.sum(1)).abs().max()) < 1e-15
+        True
+    """
+    if dim < 2:
+        raise ArgumentError(
+            f"Argument `dim` must be 2 or more, but it is {dim}. A row of one number has only its mean."
+        )
+    rows = torch.tril(torch.ones(dim - 1, dim, dtype=torch.float64))
+    index = torch.arange(1, dim, dtype=torch.float64)
+    rows[torch.arange(dim - 1), torch.arange(1, dim)] = -index
+    return rows * torch.rsqrt(index * (index + 1))[:, None]
 
 
 def opposed_pairs() -> Tensor:

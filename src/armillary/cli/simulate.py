@@ -39,8 +39,8 @@ def simulate(
     heads: Annotated[
         str,
         typer.Option(
-            help="identity, gaussian:HEADS:HEAD_DIM, orthogonal, goe (symmetric values), or a file .npz with query, "
-            "key, value, output or with scores, values."
+            help="identity, gaussian:HEADS:HEAD_DIM, orthogonal, goe (symmetric values), orthogonal:HEADS, goe:HEADS, "
+            "or a file .npz with query, key, value, output or with scores, values."
         ),
     ] = "identity",
     norm: Annotated[

@@ -103,23 +103,65 @@ class Heads:
         return cls(query, key, value, output)
 
     @classmethod
-    def orthogonal(cls, *, dim: int, seed: int) -> Heads:
-        """One head of four independent uniformly distributed orthogonal matrices."""
+    def orthogonal(cls, *, dim: int, seed: int, heads: int = 1) -> Heads:
+        """Heads of four independent uniformly distributed orthogonal matrices each, outputs divided by sqrt(heads)."""
+        _require_heads(heads)
         draw = torch.Generator().manual_seed(seed)
-        query, key, value, output = (_orthogonal(dim, draw)[None] for _ in range(4))
-        return cls(query, key, value, output)
+        made = [[_orthogonal(dim, draw) for _ in range(4)] for _ in range(heads)]
+        query, key, value, output = (torch.stack(matrices) for matrices in zip(*made, strict=True))
+        return cls(query, key, value, output / heads**0.5)
 
     @classmethod
-    def goe(cls, *, dim: int, seed: int) -> Heads:
-        """Identity scores and a symmetric Gaussian value matrix, spectrum within about [-sqrt 2, sqrt 2]."""
+    def goe(cls, *, dim: int, seed: int, heads: int = 1) -> Heads:
+        """Identity scores and symmetric Gaussian values divided by sqrt(heads); spectrum of the sum within +-sqrt 2."""
+        _require_heads(heads)
         draw = torch.Generator().manual_seed(seed)
-        square = torch.randn(dim, dim, generator=draw, dtype=torch.float64) / dim**0.5
-        eye = torch.eye(dim, dtype=torch.float64)
-        return cls.given(scores=eye, values=(square + square.mT) / 2)
+        square = torch.randn(heads, dim, dim, generator=draw, dtype=torch.float64) / dim**0.5
+        eye = torch.eye(dim, dtype=torch.float64).expand(heads, dim, dim)
+        return cls.given(scores=eye, values=(square + square.mT) / (2 * heads**0.5))
+
+    def restricted(self, basis: Tensor) -> Heads:
+        """What these heads do to tokens of a subspace, in its own coordinates: y = x basis^T instead of x.
+
+        What values carry out of the subspace is projected back. With `sphere.mean_free_basis` this is attention between
+        tokens that a LayerNorm without gain holds on the sphere of the hyperplane of mean 0.
+
+        Args:
+            basis: Orthonormal rows that span the subspace, `subspace dim`.
+
+        Returns:
+            Heads of the dimension of the subspace.
+
+        Raises:
+            ArgumentError: The rows are not orthonormal, or not of this dimension.
+
+        Example:
+            >>> from armillary import sphere
+            >>> Heads.orthogonal(dim=5, seed=0).restricted(sphere.mean_free_basis(5)).dim
+            4
+        """
+        basis = basis.to(self.query)
+        if basis.ndim != 2 or basis.shape[1] != self.dim:
+            raise ArgumentError(
+                f"Argument `basis` must have rows of dimension {self.dim}, but has shape {list(basis.shape)}. "
+                "Transpose it, or take that of another space."
+            )
+        off = float((basis @ basis.mT - torch.eye(len(basis)).to(basis)).abs().max())
+        if not off <= 1e-6:
+            raise ArgumentError(
+                f"Argument `basis` must have orthonormal rows, but their Gram matrix is off by {off:.3g}. Take "
+                "torch.linalg.qr(basis.mT).Q.mT."
+            )
+        return Heads(self.query @ basis.mT, self.key @ basis.mT, self.value @ basis.mT, basis @ self.output)
 
     def to(self, like: Tensor) -> Heads:
         """The same matrices in the type and on the device of `like`."""
         return Heads(self.query.to(like), self.key.to(like), self.value.to(like), self.output.to(like))
+
+
+def _require_heads(heads: int) -> None:
+    if heads < 1:
+        raise ArgumentError(f"Argument `heads` must be 1 or more, but it is {heads}. Take 1.")
 
 
 def _orthogonal(dim: int, draw: torch.Generator) -> Tensor:

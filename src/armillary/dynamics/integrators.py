@@ -229,7 +229,8 @@ class ResidualLayer:
 class StratonovichHeun:
     """Heun's predictor and corrector for Stratonovich noise, rows put back on the sphere after each step.
 
-    Strong order 1/2 and weak order 1 for independent noises on many tokens; order 2 without noise.
+    Strong order 1/2 and weak order 1 for independent noises on many tokens; order 2 without noise. Of noise of strength
+    D on the circle a step h loses a share of about 7 D h / 2: with D = 1 and h = 0.01, 3.5 %.
 
     Args:
         step: Length of a step.

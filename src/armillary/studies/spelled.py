@@ -30,7 +30,7 @@ __all__ = [
 
 RULES = ("softmax", "unnormalized", "uniform", "hardmax")
 MASKS = "full, causal, window:N or window:N:both"
-HEADS = "identity, gaussian:HEADS:HEAD_DIM, orthogonal or goe"
+HEADS = "identity, gaussian:HEADS:HEAD_DIM, orthogonal, goe, orthogonal:HEADS or goe:HEADS"
 NORMS = "post, pre, mix:TIME, peri, ngpt:ALPHA, sqrt-depth or flat"
 STARTS = "uniform, equiangular:C, orthonormal, ring or antipodal"
 
@@ -86,8 +86,10 @@ def spelled_heads(text: str, *, dim: int, seed: int) -> Heads | None:
         return None
     if gaussian and int(gaussian[1]) and int(gaussian[2]):
         return Heads.gaussian(dim=dim, heads=int(gaussian[1]), head_dim=int(gaussian[2]), seed=seed)
-    if text in ("orthogonal", "goe"):
-        return Heads.orthogonal(dim=dim, seed=seed) if text == "orthogonal" else Heads.goe(dim=dim, seed=seed)
+    square = re.fullmatch(r"(orthogonal|goe)(?::([0-9]+))?", text)
+    if square and square[2] != "0":
+        drawn = Heads.orthogonal if square[1] == "orthogonal" else Heads.goe
+        return drawn(dim=dim, seed=seed, heads=int(square[2] or 1))
     raise ArgumentError(f"Argument `heads` must be {HEADS}, but it is {text!r}. Write gaussian:4:8.")
 
 
