@@ -461,6 +461,17 @@ def test_a_metastable_run_to_a_million_million_units_is_short_and_logs_its_merge
     assert [one.time for one in run.mergers] == sorted(one.time for one in run.mergers)
 
 
+@pytest.mark.parametrize(
+    ("tokens", "dim", "engine"), [(1400, 6, "compiled"), (1400, 2, "general"), (1400, 96, "general")]
+)
+def test_the_compiled_engine_takes_every_run_whose_cheapest_sum_is_over_pairs(tokens, dim, engine) -> None:
+    start, steps = am.sphere.uniform(tokens=tokens, dim=dim, seed=0), am.Tsit5(rtol=1e-6)
+    chosen = am.flow(am.on_sphere(ATTENTION(am.Softmax(5.0))), start, until=0.02, integrator=steps)
+    assert chosen.engine == engine
+    by_hand = am.flow(am.on_sphere(ATTENTION(am.Softmax(5.0))), start, until=0.02, integrator=steps, engine="general")
+    assert torch.allclose(chosen.last, by_hand.last, atol=1e-9)
+
+
 def test_what_the_compiled_engine_cannot_do_is_done_by_the_general_one_or_refused() -> None:
     causal = am.on_sphere(ATTENTION(am.Softmax(2.0), mask=am.Causal()))
     assert am.flow(causal, cloud(), until=1.0, integrator=am.Tsit5(rtol=1e-6)).engine == "general"

@@ -23,7 +23,7 @@ from armillary.errors import ArgumentError, NumericalError
 if TYPE_CHECKING:
     from armillary.dynamics.pairs import Law
 
-__all__ = ["LARGEST_PAIR_SYSTEM", "Engine", "advanced_by_pairs", "chosen_engine", "speeds"]
+__all__ = ["LARGEST_PAIR_SYSTEM", "Engine", "advanced_by_pairs", "chosen_engine", "compiled_obstacle", "speeds"]
 
 Engine = Literal["auto", "general", "compiled"]
 
@@ -47,7 +47,7 @@ def chosen_engine(
     Raises:
         ArgumentError: The compiled engine was asked for and cannot do this.
     """
-    obstacle = _obstacle(field, start, integrator)
+    obstacle = compiled_obstacle(field, start, integrator)
     if engine == "compiled" and obstacle:
         raise ArgumentError(
             f"Argument `engine` must be 'general' for {obstacle}, but it is 'compiled'. Leave it out: the engine "
@@ -164,7 +164,7 @@ def _attention(field: VelocityField) -> tuple[float, AttentionDrift]:
     return factor, term
 
 
-def _obstacle(field: VelocityField, start: Tensor, integrator: Integrator) -> str | None:
+def compiled_obstacle(field: VelocityField, start: Tensor, integrator: Integrator) -> str | None:
     """What of a run the compiled engine cannot do, in words."""
     if not isinstance(integrator, Tsit5):
         return f"{integrator}"

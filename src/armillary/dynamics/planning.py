@@ -7,7 +7,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from armillary.dynamics.engines import Engine, chosen_engine
+from armillary.dynamics.engines import Engine, chosen_engine, compiled_obstacle
 from armillary.dynamics.integrators import Integrator, Tsit5
 from armillary.dynamics.normalization import VelocityField
 from armillary.dynamics.summation import Choice, require_evaluator, summed
@@ -71,7 +71,8 @@ def planned(
     """The plan of a run.
 
     An error of the velocity moves a token by no more than that error times the time of the run, so that a tenth of the
-    tolerance over that time is what a sum over pairs must reach.
+    tolerance over that time is what a sum over pairs must reach. Where the cheapest sum is that over pairs one by one,
+    the compiled engine takes it, however many tokens there are: it has the same loops and less around them.
 
     Args:
         field: What moves the tokens.
@@ -101,5 +102,10 @@ def planned(
     if runs_on == "general":
         tolerance = integrator.rtol if isinstance(integrator, Tsit5) else UNTOLD
         accuracy = SHARE * tolerance * tightened / max(1.0, until)
-        field, choices = summed(field, first, accuracy=accuracy, name=summation)
+        summing, choices = summed(field, first, accuracy=accuracy, name=summation)
+        free = engine == "auto" and summation == "auto" and not compiled_obstacle(field, first, integrator)
+        if free and choices and all(isinstance(one, Choice) and isinstance(one.evaluator, Pairs) for one in choices):
+            runs_on, choices = "compiled", ()
+        else:
+            field = summing
     return Plan(field, first, basis, runs_on, choices, start.shape[-1])
