@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import pickle
 import re
@@ -114,6 +115,13 @@ def test_what_lost_workers_were_doing_is_done_again_and_workers_lost_again_and_a
     monkeypatch.setattr(Backend, "_parallel", hopeless)
     with pytest.raises(WorkersLost, match="3 times in a row"):
         study(load_decoder(folder)).run(tmp_path / "another", backend=Backend("processes", workers=2))
+
+
+def test_calls_that_come_back_without_what_they_were_made_for_end_the_run_and_not_in_a_circle() -> None:
+    found: list[float] = []
+    with pytest.raises(WorkersLost, match="1 are still to be made"):
+        Backend("processes", 1).each(math.sqrt, lambda: [(4.0,)], found.append)
+    assert found == [2.0]
 
 
 def test_a_killed_worker_of_a_dask_cluster_is_survived(folder: Path, alone: Record, tmp_path: Path) -> None:

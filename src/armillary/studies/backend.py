@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -114,7 +115,8 @@ class Backend:
             keep: Called in this process with everything that comes back, one after the other.
 
         Raises:
-            WorkersLost: Workers were lost again and again without finishing a call.
+            WorkersLost: Workers were lost again and again without finishing a call, or all calls came back and as many
+                as before are still to be made.
         """
         if self.kind != "here":
             self._through(function, calls, keep)
@@ -129,12 +131,18 @@ class Backend:
         from joblib import delayed
 
         with self._parallel() as parallel:
-            fruitless = 0
+            fruitless, left = 0, math.inf
             while todo := calls():
+                if len(todo) >= left:
+                    raise WorkersLost(
+                        f"Calls must bring back what they were made for, but {len(todo)} are still to be made after "
+                        "all had come back. Run it here: --backend here."
+                    )
                 try:
                     for found in parallel(delayed(function)(*arguments) for arguments in todo):
                         keep(found)
                         fruitless = 0
+                    left = len(todo)
                 except Exception as trouble:
                     fruitless += 1
                     if type(trouble).__name__ not in _LOST:
