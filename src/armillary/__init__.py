@@ -102,6 +102,7 @@ _PUBLIC = {
     "UnembeddingShift": "armillary.models.gauges.unembedding",
     "Composition": "armillary.models.gauges.composition",
     "Ensemble": "armillary.trajectory",
+    "Event": "armillary.trajectory",
     "sphere": "armillary.sphere",
     "Configuration": "armillary.shapes",
     "Overlaps": "armillary.shapes",
@@ -496,6 +497,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers; tests/test_ho
     from armillary.training.trainer import GeometryCallback as GeometryCallback
     from armillary.training.trainer import RegularizedTrainerMixin as RegularizedTrainerMixin
     from armillary.trajectory import Ensemble as Ensemble
+    from armillary.trajectory import Event as Event
     from armillary.trajectory import Trajectory as Trajectory
     from armillary.transformations.declaration import Transformation as Transformation
     from armillary.transformations.linear import DiagonalGain as DiagonalGain
