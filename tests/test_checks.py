@@ -103,9 +103,10 @@ def test_a_law_whose_sides_are_not_finite_is_missed() -> None:
     assert not one.judged(Engine()).passed
 
 
-def test_what_the_engine_raises_is_a_miss_that_says_so() -> None:
+@pytest.mark.parametrize("error", [am.NumericalError, ZeroDivisionError, ValueError])
+def test_what_the_engine_raises_is_a_miss_that_says_so(error: type[Exception]) -> None:
     def sides(engine: Engine) -> Sides:
-        raise am.NumericalError("States must be finite, but are not.")
+        raise error("States must be finite, but are not.")
 
     verdict = Check("x", "x = 1", 1e-3, False, "fast", sides, "exact").judged(Engine())
     assert not verdict.passed and verdict.error == float("inf") and verdict.raised.startswith("States must be finite")

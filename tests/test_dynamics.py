@@ -715,6 +715,15 @@ def test_a_gain_or_bias_of_another_length_than_the_rows_is_refused(norm: am.Laye
     assert mended(cloud(4, 3)).shape == (4, 3)
 
 
+@pytest.mark.parametrize("placed", [am.pre_norm, am.peri_norm])
+def test_a_stream_that_shrinks_to_nothing_stops_there_and_says_so(placed) -> None:
+    field = placed(-1.3 * ATTENTION(am.Softmax(2.0)))
+    run = am.flow(field, cloud(), until=20.0, integrator=am.Tsit5(rtol=1e-8))
+    (sentence,) = run.statuses
+    assert "shrunk" in sentence and run.steps[0] < 10_000
+    assert float(run.last.norm(dim=-1).min()) < 1e-8
+
+
 def test_tokens_under_a_layer_norm_move_on_the_unit_sphere_of_one_dimension_less() -> None:
     dim, step, norm = 6, 0.3, am.LayerNorm()
     heads = am.Heads.gaussian(dim=dim, heads=2, head_dim=3, seed=1)

@@ -140,10 +140,10 @@ class Check:
     seeds: str = ""
 
     def judged(self, engine: Engine) -> Verdict:
-        """The verdict on an engine; an error of this package that it raises is a miss with infinite error."""
+        """The verdict on an engine; what it raises, or makes the arithmetic raise, is a miss with infinite error."""
         try:
             sides = self.sides(engine)
-        except ArmillaryError as error:
+        except (ArmillaryError, ArithmeticError, ValueError) as error:
             sides = Sides.of(math.nan, math.nan)
             return replace(self._verdict(sides), raised=str(error))
         return self._verdict(sides)

@@ -152,10 +152,18 @@ class _Run:
             why = f"the step size fell to {step:.1e}, so the velocity is not smooth there"
         elif steps >= self.integrator.most_steps:
             why = f"after {steps} steps, as many as were allowed"
+        elif self._shrunk(system):
+            why = "a stream has shrunk to what rounding and tolerance leave of it, and nothing so short has a direction"
         else:
             return False
         self.progress.stopped[system] = (time, f"stopped at s = {time:.6g}: {why}")
         return True
+
+    def _shrunk(self, system: int) -> bool:
+        """Whether a row that the field reads the direction of is about as short as its error may be."""
+        if self.field.scheme not in ("pre", "peri"):
+            return False
+        return bool(self.states[system].norm(dim=-1).amin() < 10 * self.atol[system])
 
     def _first_steps(self) -> np.ndarray:
         """A small part of the time in which a row would move by its own length."""
