@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -409,6 +412,20 @@ def test_both_engines_give_the_same_motion_to_twelve_digits(rule: RowRule, dim: 
     assert [run.engine for run in runs] == ["compiled", "general"]
     torch.testing.assert_close(runs[0].states, runs[1].states, atol=1e-12, rtol=0)
     assert runs[0].steps == runs[1].steps and runs[0].evaluations == runs[1].evaluations
+
+
+def test_the_process_that_compiles_has_the_same_bits_as_those_that_read_machine_code_from_its_file(tmp_path) -> None:
+    code = (
+        "import armillary as am; start = am.sphere.uniform(tokens=8, dim=4, seed=0);"
+        "field = am.on_sphere(am.AttentionDrift(am.Softmax(1.0)));"
+        "run = am.flow(field, start, until=1.7, integrator=am.Tsit5(rtol=1e-6), keep=3); print(run.states.tolist())"
+    )
+    there = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    first, second = (
+        subprocess.run([sys.executable, "-c", code], env=there, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    )
+    assert first == second != ""
 
 
 def test_both_engines_merge_the_same_tokens_at_the_same_times() -> None:

@@ -18,10 +18,15 @@ def compiled(*, fastmath: bool | set[str]) -> Callable[[Callable[..., Any]], Cal
     compiled again when it changes, and not when only a file changes whose functions it calls: after editing this one,
     touch those that import it (tests keep machine code of their own for every version).
 
+    What a function calls becomes part of it. Else it would call, in the process that compiles it, the copy that stands
+    alone, and where it is read from its file the copy compiled along with it: their last bits differ, and with them a
+    run's in its first process and in all others.
+
     Args:
         fastmath: What the compiler may do to floating-point operations.
     """
-    translate = numba.njit(cache=True, fastmath=fastmath, error_model="numpy")  # as NumPy divides: by zero to infinity
+    options: dict[str, Any] = {"fastmath": fastmath, "forceinline": True, "error_model": "numpy"}  # x / 0 as in NumPy
+    translate = numba.njit(cache=True, **options)
 
     def made(function: Callable[..., Any]) -> Callable[..., Any]:
         found: Callable[..., Any] = translate(inspect.unwrap(function))
